@@ -1,0 +1,155 @@
+"""What a rule is, what it sees of a broken step, and what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import ClassVar, Protocol, TypeAlias
+
+from analyzer.ledger import LaneLedger, StepRow
+from analyzer.model import Part
+
+Evidence: TypeAlias = "Mapping[str, str | int | float | bool | list[str] | list[int] | None]"
+
+EXCERPT_CHARS = 60
+NOISE_SHARE = 0.12
+NOISE_TOKENS = 60
+"""Sizes of appended text that no total confirms are estimates; a difference below this is noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One broken step, with its lane around it."""
+
+    ledger: LaneLedger
+    row: StepRow
+
+    @property
+    def recorded(self) -> bool:
+        """Whether both prompts were recorded as sent, so that the content itself can be compared."""
+        before, now = self.row.previous, self.row.record
+        if before is None or before.prompt is None or now.prompt is None:
+            return False
+        return before.prompt.recorded and now.prompt.recorded
+
+    @property
+    def was(self) -> Part | None:
+        """The part that stood at the divergence before."""
+        d = self.row.divergence
+        return self.ledger.lane.pool[d.was] if d and d.was is not None else None
+
+    @property
+    def now(self) -> Part | None:
+        """The part that stands at the divergence now."""
+        d = self.row.divergence
+        return self.ledger.lane.pool[d.now] if d else None
+
+    @property
+    def cut_is_real(self) -> bool:
+        """Whether more content is gone than the estimate of what was appended can be wrong by."""
+        cut, appended = self.row.cut_tokens, self.row.appended_tokens
+        if cut is None or appended is None:
+            return False
+        return cut > max(NOISE_TOKENS, appended * NOISE_SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a step's read fell short."""
+
+    kind: str
+    """An id of the taxonomy (docs/metrics.md)."""
+    evidence: Evidence = field(default_factory=dict)
+    inferred: bool = False
+    """True where only usage shows it; False where it was read off the content."""
+    expected: bool = False
+    """The break is the price of a choice (a summary, a person away), not avoidable churn."""
+
+
+class Rule(Protocol):
+    """One cause. `judge` looks at one broken step; the first rule that answers wins."""
+
+    kind: ClassVar[str]
+    remedy: ClassVar[str]
+    """What to change, in words."""
+
+    def judge(self, case: Case) -> Verdict | None:
+        """The verdict, or None where this rule does not apply."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim: a cause, the steps it touched, the evidence, the money and the remedy."""
+
+    kind: str
+    lane: str
+    steps: tuple[int, ...]
+    tokens: int
+    """Lost tokens over all its steps."""
+    wasted_usd: Decimal | None
+    evidence: Evidence
+    remedy: str
+    inferred: bool
+    expected: bool
+
+    @property
+    def first_step(self) -> int:
+        """First step that it touched."""
+        return self.steps[0]
+
+    @property
+    def last_step(self) -> int:
+        """Last step that it touched."""
+        return self.steps[-1]
+
+
+def changed_span(was: str, now: str) -> tuple[int, int, int]:
+    """Where two texts differ: start, end in `was`, end in `now` (equal head and tail left out)."""
+    limit = min(len(was), len(now))
+    start = _common_length(was, now, limit)
+    tail = 0
+    while tail < limit - start and was[-1 - tail] == now[-1 - tail]:
+        tail += 1
+    return start, len(was) - tail, len(now) - tail
+
+
+def _common_length(a: str, b: str, limit: int) -> int:
+    """Length of the common head, by bisection over slices (long texts differ late)."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def excerpts(was: Part | None, now: Part | None) -> dict[str, str | None]:
+    """Was/now excerpts around the first difference; None where the content was not kept."""
+    a, b = (was.body if was else None), (now.body if now else None)
+    if a is None or b is None:
+        return {"was": _clip(a, 0), "now": _clip(b, 0)}
+    start, _, _ = changed_span(a, b)
+    at = max(0, start - EXCERPT_CHARS // 3)
+    return {"was": _clip(a, at), "now": _clip(b, at)}
+
+
+def _clip(text: str | None, at: int) -> str | None:
+    if text is None:
+        return None
+    piece = text[at : at + EXCERPT_CHARS * 2]
+    flat = re.sub(r"\s+", " ", piece)
+    return ("…" if at else "") + flat + ("…" if at + EXCERPT_CHARS * 2 < len(text) else "")
+
+
+def describe(part: Part | None) -> str:
+    """A part in words: its kind, tool and size."""
+    if part is None:
+        return "nothing"
+    of = f" of {part.tool}" if part.tool else ""
+    stub = ", a placeholder" if part.placeholder else ""
+    return f"{part.role} {part.kind.replace('_', ' ')}{of} ({part.chars:,} characters{stub})"

@@ -1,0 +1,58 @@
+"""An old message changed: pruned, stubbed, shortened, moved or dropped."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from analyzer.diagnose.base import Case, Verdict, describe, excerpts
+
+
+class HistoryMutated:
+    """Read off the content where prompts are recorded, else off a prompt that came out too small."""
+
+    kind: ClassVar[str] = "history-mutated"
+    remedy: ClassVar[str] = (
+        "Never edit old messages in place at each step. If history must shrink, do it seldom and in "
+        "one batch between two watermarks, and keep every decision fixed afterwards."
+    )
+
+    def judge(self, case: Case) -> Verdict | None:
+        """See `Rule`."""
+        return self._recorded(case) if case.recorded else self._inferred(case)
+
+    def _recorded(self, case: Case) -> Verdict | None:
+        diverged = case.row.divergence
+        if diverged is None or diverged.index < 0:
+            return None
+        return Verdict(
+            self.kind,
+            {
+                "summary": f"message {diverged.index} changed: it was {describe(case.was)}, "
+                f"it is {describe(case.now)}",
+                "message": diverged.index,
+                "new_stubs": case.row.new_stubs,
+                "cut_tokens": case.row.cut_tokens,
+                **excerpts(case.was, case.now),
+            },
+        )
+
+    def _inferred(self, case: Case) -> Verdict | None:
+        row = case.row
+        told = row.record.compaction
+        if told is None and not (row.usage.cache_read and case.cut_is_real):
+            return None
+        what = (
+            "old tool results were cleared in place (the transcript marks it)"
+            if told
+            else f"the prompt is about {row.cut_tokens:,} tokens smaller than the transcript's text "
+            f"explains: older content was cut or replaced when it was sent"
+        )
+        return Verdict(
+            self.kind,
+            {
+                "summary": f"{what}; the read fell back to {row.usage.cache_read or 0:,} tokens",
+                "read_floor": row.usage.cache_read,
+                "cut_tokens": row.cut_tokens,
+            },
+            inferred=told is None,
+        )

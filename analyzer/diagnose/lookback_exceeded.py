@@ -1,0 +1,60 @@
+"""One step added more positions than a breakpoint looks back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from analyzer.diagnose.base import Case, Verdict
+from analyzer.model import Part, Range
+from analyzer.tokens import appended_ranges
+
+LOOKBACK_POSITIONS = 20
+"""Positions that a breakpoint checks, itself the first. Source: Anthropic, prompt caching, 2026-09."""
+
+
+class LookbackExceeded:
+    """The old entry still exists, but no breakpoint of the new request can reach it."""
+
+    kind: ClassVar[str] = "lookback-exceeded"
+    remedy: ClassVar[str] = (
+        "Keep a second breakpoint within 20 content blocks of the previous prompt's end (for example "
+        "every 15 blocks), so that a step with many parallel calls still finds the last entry."
+    )
+
+    def judge(self, case: Case) -> Verdict | None:
+        """See `Rule`."""
+        before, now = case.row.previous, case.row.record
+        if before is None or before.prompt is None or now.prompt is None or case.row.ttl is None:
+            return None
+        added = appended_ranges(before.prompt, now.prompt)
+        if added is None or case.cut_is_real:
+            return None
+        parts = [p for r in added for p in _slice(case, r)]
+        if positions(parts) < LOOKBACK_POSITIONS:
+            return None
+        return Verdict(
+            self.kind,
+            {
+                "summary": f"the step added {positions(parts)} positions (runs of calls and of "
+                f"results count as one); a breakpoint looks back over {LOOKBACK_POSITIONS}",
+                "positions": positions(parts),
+                "blocks": len(parts),
+            },
+            inferred=not case.recorded,
+        )
+
+
+def positions(parts: list[Part]) -> int:
+    """Look-back positions of some parts: a run of tool calls, or of tool results, is one."""
+    count = 0
+    last = ""
+    for part in parts:
+        run = part.kind in ("tool_use", "tool_result")
+        if not (run and part.kind == last):
+            count += 1
+        last = part.kind
+    return count
+
+
+def _slice(case: Case, r: Range) -> tuple[Part, ...]:
+    return case.ledger.lane.pool[r.start : r.stop]

@@ -1,0 +1,49 @@
+"""More time passed than the entries were asked to live."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from analyzer.diagnose.base import Case, Verdict
+from analyzer.ledger import expired
+from analyzer.model import TTL_SECONDS
+
+AUTOMATIC_IDLE_SECONDS = 600
+"""Automatic caches drop idle prefixes after 5 to 10 minutes. Source: OpenAI's prompt caching
+guide, read 2026-11; others promise no lifetime at all."""
+
+
+class TtlExpired:
+    """Expected where a person had been away; avoidable where the agent itself was busy."""
+
+    kind: ClassVar[str] = "ttl-expired"
+    remedy: ClassVar[str] = (
+        "Ask for the 1 h lifetime where pauses are common (a 1 h write costs 2× input instead of "
+        "1.25×, and saves rewriting the whole prefix), or send a small request before the lifetime ends."
+    )
+
+    def judge(self, case: Case) -> Verdict | None:
+        """See `Rule`."""
+        row = case.row
+        if row.gap_s is None:
+            return None
+        if row.ttl is None:
+            if row.usage.cache_write or row.gap_s <= AUTOMATIC_IDLE_SECONDS:
+                return None
+            limit = AUTOMATIC_IDLE_SECONDS
+        elif expired(row):
+            limit = TTL_SECONDS[row.ttl]
+        else:
+            return None
+        who = "a person was away" if row.record.human else "the agent itself was busy or stopped"
+        return Verdict(
+            self.kind,
+            {
+                "summary": f"{row.gap_s:,.0f} s since the last request, longer than the lifetime of "
+                f"{limit:,} s; {who}",
+                "gap_s": round(row.gap_s, 1),
+                "ttl_s": limit,
+                "person_away": row.record.human,
+            },
+            expected=row.record.human,
+        )

@@ -1,0 +1,134 @@
+"""How two prompts of a lane compare, without building either: counts, stubs, first difference."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from analyzer.model import Lane, Part, Prompt, Range
+
+SHRUNK = 0.5
+"""A result that comes again at less than this share of its size stands for the earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first place where a prompt differs from the one before."""
+
+    common: int
+    """Parts that both prompts begin with."""
+    index: int
+    """Index of the entry in the messages array; -1 for tools and system."""
+    was: int | None
+    """Pool index of the part there before; None if the earlier prompt ended."""
+    now: int
+    """Pool index of the part that is there now."""
+
+
+class PoolIndex:
+    """Sums over a lane's pool that answer questions about any prompt of the lane."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.pool = lane.pool
+        self.stubs = stubs_of(lane.pool)
+        self._stub_list = [i for i, stub in enumerate(self.stubs) if stub]
+        self._starts = _running(part.starts_message for part in lane.pool)
+        self._stub_sums = _running(self.stubs)
+
+    def n_messages(self, prompt: Prompt) -> int:
+        """Entries of the messages array."""
+        return sum(self._starts[r.stop] - self._starts[r.start] for r in prompt.ranges)
+
+    def n_stubs(self, prompt: Prompt) -> int:
+        """Parts whose content is a placeholder for earlier content."""
+        return sum(self._stub_sums[r.stop] - self._stub_sums[r.start] for r in prompt.ranges)
+
+    def last_stub_index(self, prompt: Prompt) -> int | None:
+        """Index in the messages array of the last stub; None without stubs."""
+        for at in range(len(prompt.ranges) - 1, -1, -1):
+            r = prompt.ranges[at]
+            if self._stub_sums[r.stop] == self._stub_sums[r.start]:
+                continue
+            stub = self._stub_list[bisect_left(self._stub_list, r.stop) - 1]
+            before = (*prompt.ranges[:at], Range(r.start, stub + 1))
+            return sum(self._starts[b.stop] - self._starts[b.start] for b in before) - 1
+        return None
+
+    def message_index(self, prompt: Prompt, position: int) -> int:
+        """Index in the messages array of the part at a position of the prompt; -1 before it."""
+        seen = starts = 0
+        for r in prompt.ranges:
+            upto = min(r.stop, r.start + position + 1 - seen)
+            starts += self._starts[upto] - self._starts[r.start]
+            seen += upto - r.start
+            if seen > position:
+                break
+        return starts - 1
+
+
+def stubs_of(pool: tuple[Part, ...]) -> list[bool]:
+    """For each part: whether it is a placeholder, by its text or by what its call returned before."""
+    largest: dict[tuple[str, str], int] = {}
+    stubs = []
+    for part in pool:
+        stub = part.placeholder
+        if part.call_id and part.kind == "tool_result":
+            key = (part.call_id, part.kind)
+            before = largest.get(key, 0)
+            stub = stub or part.chars < before * SHRUNK
+            largest[key] = max(before, part.chars)
+        stubs.append(stub)
+    return stubs
+
+
+def common_parts(before: Prompt, now: Prompt) -> int:
+    """How many parts two prompts of one lane begin with in common."""
+    common = 0
+    old = iter(before.ranges)
+    new = iter(now.ranges)
+    a, b = next(old, None), next(new, None)
+    while a is not None and b is not None and a.start == b.start:
+        length = min(a.stop - a.start, b.stop - b.start)
+        common += length
+        a = Range(a.start + length, a.stop) if length < a.stop - a.start else next(old, None)
+        b = Range(b.start + length, b.stop) if length < b.stop - b.start else next(new, None)
+    return common
+
+
+def divergence(index: PoolIndex, before: Prompt, now: Prompt) -> Divergence | None:
+    """The first part that differs; None if `now` is `before` with parts added or left off its end."""
+    common = common_parts(before, now)
+    if common in (len(before), len(now)):
+        return None
+    was, is_ = part_at(before, common), part_at(now, common)
+    in_messages = index.pool[is_].section == "messages" and index.pool[was].section == "messages"
+    place = index.message_index(now, common) if in_messages else -1
+    return Divergence(common, place, was, is_)
+
+
+def part_at(prompt: Prompt, position: int) -> int:
+    """Pool index of the part at a position of a prompt."""
+    for r in prompt.ranges:
+        if position < r.stop - r.start:
+            return r.start + position
+        position -= r.stop - r.start
+    raise IndexError(position)
+
+
+def head(prompt: Prompt, parts: int) -> tuple[Range, ...]:
+    """The ranges of the first so many parts."""
+    out = []
+    for r in prompt.ranges:
+        if parts <= 0:
+            break
+        out.append(Range(r.start, min(r.stop, r.start + parts)))
+        parts -= r.stop - r.start
+    return tuple(out)
+
+
+def _running(flags: Iterable[bool]) -> list[int]:
+    sums = [0]
+    for flag in flags:
+        sums.append(sums[-1] + bool(flag))
+    return sums

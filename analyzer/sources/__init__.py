@@ -1,0 +1,36 @@
+"""Foreign files become steps; one module a format.
+
+To add a source: write a class with `name`, `title`, `detect` and `read` (see `base.Source`), and
+name it below. Outside packages use the entry point group `analyzer.sources`.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from analyzer.errors import UsageError
+from analyzer.sources.base import Head, Source
+from analyzer.sources.claude_code import ClaudeCodeSource
+
+_OWN: tuple[Source, ...] = (ClaudeCodeSource(),)
+
+SOURCES: dict[str, Source] = {source.name: source for source in _OWN}
+
+
+def load_plugins() -> None:
+    """Add the sources of installed packages (entry point group `analyzer.sources`)."""
+    for entry in entry_points(group="analyzer.sources"):
+        source: Source = entry.load()()
+        SOURCES.setdefault(source.name, source)
+
+
+def detect(head: Head) -> Source | None:
+    """The first source that recognises a file; None if none does."""
+    return next((source for source in SOURCES.values() if source.detect(head)), None)
+
+
+def named(name: str) -> Source:
+    """A source by its name. Raises `UsageError`."""
+    if name not in SOURCES:
+        raise UsageError.unknown("source", name, SOURCES)
+    return SOURCES[name]

@@ -1,0 +1,311 @@
+"""Raw request/response logs of Anthropic's Messages API, one JSON object a line.
+
+Each step has its whole prompt. The wrapper around request and response is nobody's standard, so
+the usual names for its fields are all known; bare request bodies are read too (without usage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import xxhash
+
+from analyzer.errors import DecodeError
+from analyzer.model import LaneSteps, Problem, Prompt, SessionKey, Step, Ttl, Usage
+from analyzer.sources.anthropic_stream import message_of
+from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
+from analyzer.sources.base import Context, Head, Pool, ends_with_newline, read_lines
+from analyzer.sources.blocks import mark_of
+from analyzer.sources.decode import (
+    Json,
+    JsonObject,
+    as_object,
+    dump,
+    get_array,
+    get_object,
+    get_text,
+    parse,
+    to_time,
+)
+from analyzer.sources.prompts import PromptReader
+
+RAW_LIMIT = 65_536
+BATCH_STEPS = 64
+_REQUEST = ("request", "req", "body", "request_body", "requestBody", "input")
+_RESPONSE = ("response", "resp", "res", "response_body", "responseBody", "output")
+_START = ("ts", "timestamp", "time", "at", "started_at", "start_time", "startTime", "created_at")
+_END = ("ended_at", "end_time", "endTime", "completed_at", "finished_at")
+_SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
+_LANE = ("lane", "agent_id", "agent", "agentId")
+_SUMMARY_SIGNS = ("summary", "continued from a previous", "compact")
+
+_Fields = dict[str, msgspec.Raw]
+_fields = msgspec.json.Decoder(_Fields)
+_messages = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class AnthropicLogSource:
+    """Reads `{request, response, time}` lines, or lines that are request bodies."""
+
+    name: ClassVar[str] = "anthropic-log"
+    title: ClassVar[str] = "raw Anthropic Messages requests and responses, one JSON object a line"
+
+    def detect(self, head: Head) -> bool:
+        """A line whose request has messages in Anthropic's form, by its other fields."""
+        text = head.data
+        if b'"messages"' not in text or head.data.lstrip()[:1] != b"{":
+            return False
+        line = head.lines[0] if head.lines else b""
+        try:
+            record = as_object(parse(line))
+        except DecodeError:
+            # The first line alone may be longer than the head.
+            return b'"request"' in text[:2048] and b'"max_tokens"' in text[:4096]
+        request = _request_of(record)
+        response = _first(record, _RESPONSE)
+        return _is_anthropic(request, response)
+
+    def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
+        """See `Source.read`."""
+        return _Reader(path, context).run()
+
+
+def _first(record: JsonObject, names: tuple[str, ...]) -> Json:
+    return next((record[n] for n in names if record.get(n) is not None), None)
+
+
+def _request_of(record: JsonObject) -> JsonObject:
+    if isinstance(record.get("messages"), list):
+        return record
+    request = _first(record, _REQUEST)
+    if isinstance(request, str):
+        request = parse(request.encode("utf-8", "surrogatepass"))
+    inner = as_object(request, "$.request")
+    return get_object(inner, "body") or get_object(inner, "json") or inner
+
+
+def _is_anthropic(request: JsonObject, response: Json) -> bool:
+    if not isinstance(request.get("messages"), list):
+        return False
+    if isinstance(response, Mapping) and "usage" in response:
+        return "input_tokens" in get_object(response, "usage")
+    tools = get_array(request, "tools")
+    schema = any(isinstance(t, Mapping) and "input_schema" in t for t in tools)
+    return schema or "system" in request or str(request.get("model", "")).startswith("claude")
+
+
+class _Lane:
+    """One growing context while its file is read."""
+
+    def __init__(self, key: SessionKey, name: str) -> None:
+        self.key = key
+        self.name = name
+        self.pool = Pool()
+        self.reader = PromptReader(self.pool)
+        self.last: Prompt | None = None
+        self.steps: list[Step] = []
+
+    def take(self) -> LaneSteps:
+        steps, self.steps = tuple(self.steps), []
+        parent = None if self.name == "main" else "main"
+        return LaneSteps(self.key, self.name, steps, parent)
+
+
+class _Reader:
+    def __init__(self, path: Path, context: Context) -> None:
+        self.path = path
+        self.context = context
+        self.stem = path.name.split(".", 1)[0]
+        self.lanes: dict[tuple[str, str], _Lane] = {}
+        self.firsts: dict[tuple[str, int], str] = {}
+
+    def run(self) -> Iterator[LaneSteps | Problem]:
+        held: Problem | None = None
+        for entry in read_lines(self.path):
+            if held is not None:
+                yield held
+                held = None
+            if isinstance(entry, Problem):
+                yield entry
+                continue
+            number, line = entry
+            try:
+                lane = self._line(line, number)
+            except DecodeError as error:
+                held = Problem(
+                    str(self.path), number, error.pointer, error.message, line[:RAW_LIMIT]
+                )
+                continue
+            if len(lane.steps) >= BATCH_STEPS:
+                yield lane.take()
+        # A last line without an end that does not parse is still being written.
+        if held is not None and ends_with_newline(self.path):
+            yield held
+        for lane in self.lanes.values():
+            if lane.steps:
+                yield lane.take()
+
+    def _line(self, line: bytes, number: int) -> _Lane:
+        record, request = self._split(line)
+        messages = _raw_list(request.get("messages"))
+        body = {k: v for k, v in request.items() if k not in ("messages", "tools", "system")}
+        settings = as_object(parse(msgspec.json.encode(body)))
+        wrapper = {
+            k: v for k, v in record.items() if k not in (*_REQUEST, "messages", "tools", "system")
+        }
+        meta = as_object(parse(msgspec.json.encode(wrapper)))
+        response = _response_of(meta)
+        lane = self._lane(meta, settings, messages)
+        auto: Ttl | None = mark_of(settings)
+        prompt = lane.reader.read(
+            request.get("tools"), request.get("system"), messages, settings, auto=auto
+        )
+        lane.steps.append(self._step(lane, prompt, settings, meta, response, line, number))
+        lane.last = prompt
+        return lane
+
+    def _split(self, line: bytes) -> tuple[_Fields, _Fields]:
+        """The record's fields and its request's fields, messages undecoded."""
+        try:
+            record = _fields.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Lone surrogates and the like: decode leniently once, then go the usual way.
+            text = dump(as_object(parse(line))).encode("utf-8", "replace")
+            record = _fields.decode(text)
+        if "messages" in record:
+            return record, record
+        for name in _REQUEST:
+            if name not in record:
+                continue
+            raw = bytes(record[name])
+            if raw[:1] == b'"':
+                raw = str(parse(raw)).encode("utf-8", "replace")
+            if raw[:1] != b"{":
+                continue
+            fields = _object(raw)
+            for inner in ("body", "json"):
+                if "messages" not in fields and inner in fields:
+                    fields = _object(bytes(fields[inner]))
+            if "messages" in fields:
+                return record, fields
+        raise DecodeError(
+            "expected a request with messages, got a record without", "$.request.messages"
+        )
+
+    def _lane(self, meta: JsonObject, request: JsonObject, messages: list[msgspec.Raw]) -> _Lane:
+        session = get_text(meta, *_SESSION) or get_text(
+            get_object(request, "metadata"), "session_id"
+        )
+        name = get_text(meta, *_LANE)
+        session_id = session or self.stem
+        if name is None:
+            name = "main" if session else self._by_content(session_id, messages)
+        lane = self.lanes.get((session_id, name))
+        if lane is None:
+            key = SessionKey(self.context.project, self.context.user, session_id)
+            lane = self.lanes[session_id, name] = _Lane(key, name)
+        return lane
+
+    def _by_content(self, session: str, messages: list[msgspec.Raw]) -> str:
+        """Without ids, conversations in one log are told apart by their first message."""
+        first = as_object(parse(bytes(messages[0])), "$.request.messages[0]") if messages else {}
+        text = dump(_bare(first))
+        key = (session, xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
+        if key not in self.firsts:
+            known = [n for (s, _), n in self.firsts.items() if s == session]
+            continues = known and any(sign in text[:600].lower() for sign in _SUMMARY_SIGNS)
+            names = len(set(known))
+            self.firsts[key] = (
+                known[-1] if continues else ("main" if not names else f"main-{names + 1}")
+            )
+        return self.firsts[key]
+
+    def _step(
+        self,
+        lane: _Lane,
+        prompt: Prompt,
+        request: JsonObject,
+        meta: JsonObject,
+        response: JsonObject,
+        line: bytes,
+        number: int,
+    ) -> Step:
+        at = to_time(_first(meta, _START), "$.time")
+        raw_usage = get_object(response, "usage") or get_object(meta, "usage")
+        usage: Usage | None = (
+            anthropic_usage(raw_usage, "$.response.usage").usage if raw_usage else None
+        )
+        content = response.get("content")
+        ranges = lane.reader.response(msgspec.Raw(msgspec.json.encode(content))) if content else ()
+        identity = get_text(response, "id") or xxhash.xxh3_128_hexdigest(line)
+        model = get_text(response, "model") or get_text(request, "model")
+        error = response.get("error")
+        return Step(
+            key=f"anthropic:{identity}",
+            lane=lane.name,
+            at=at,
+            ended_at=_ended(meta, at),
+            model=model,
+            provider="anthropic" if (model or "claude").startswith("claude") else None,
+            usage=usage,
+            prompt=prompt,
+            new_parts=lane.pool.take(),
+            response=ranges,
+            human=lane.reader.human_since(lane.last, prompt),
+            miss_reason=miss_reason(response.get("diagnostics")),
+            stop_reason=get_text(response, "stop_reason"),
+            error=dump(error) if error is not None else None,
+            line=number,
+        )
+
+
+def _response_of(meta: JsonObject) -> JsonObject:
+    response = _first(meta, _RESPONSE)
+    if isinstance(response, str):
+        return message_of(response)
+    if not isinstance(response, Mapping):
+        return {}
+    body = response.get("body") or response.get("json")
+    if isinstance(body, str):
+        return message_of(body)
+    return body if isinstance(body, Mapping) else response
+
+
+def _object(raw: bytes) -> _Fields:
+    try:
+        return _fields.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"expected an object: {error}", "$.request") from error
+
+
+def _raw_list(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
+    try:
+        return _messages.decode(raw) if raw is not None else []
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"expected an array: {error}", "$.request.messages") from error
+
+
+def _bare(message: JsonObject) -> JsonObject:
+    """A message without cache marks, whose place moves from request to request."""
+    content = message.get("content")
+    if isinstance(content, list):
+        content = [
+            {k: v for k, v in b.items() if k != "cache_control"} if isinstance(b, Mapping) else b
+            for b in content
+        ]
+    return {**message, "content": content}
+
+
+def _ended(meta: JsonObject, at: datetime | None) -> datetime | None:
+    end = to_time(_first(meta, _END), "$.ended_at")
+    if end is not None or at is None:
+        return end
+    for name, scale in (("duration_ms", 1000), ("latency_ms", 1000), ("duration_s", 1)):
+        value = meta.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
+            return at + timedelta(seconds=value / scale)
+    return None

@@ -1,0 +1,58 @@
+"""A streamed response (server-sent events) put together into the message it carried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analyzer.errors import DecodeError
+from analyzer.sources.decode import JsonObject, as_object, get_object, parse
+
+
+def message_of(text: str) -> JsonObject:
+    """The message of a response body: JSON, or an event stream. Raises `DecodeError`."""
+    if text.lstrip().startswith("{"):
+        return as_object(parse(text.encode("utf-8", "surrogatepass")), "$.response")
+    message: dict[str, Any] = {}
+    blocks: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if not line.startswith("data:"):
+            continue
+        try:
+            event = as_object(parse(line[5:].strip().encode("utf-8", "surrogatepass")))
+        except DecodeError:
+            continue
+        _apply(event, message, blocks)
+    if not message:
+        raise DecodeError("expected a message or an event stream, got other text", "$.response")
+    return {**message, "content": blocks}
+
+
+def _apply(event: JsonObject, message: dict[str, Any], blocks: list[dict[str, Any]]) -> None:
+    match event.get("type"):
+        case "message_start":
+            message.update(get_object(event, "message"))
+        case "content_block_start":
+            blocks.append(dict(get_object(event, "content_block")))
+        case "content_block_delta" if blocks:
+            _extend(blocks[-1], get_object(event, "delta"))
+        case "message_delta":
+            message.update({k: v for k, v in get_object(event, "delta").items() if v is not None})
+            # The closing counts replace the opening ones; they are totals, not additions.
+            message["usage"] = {**message.get("usage", {}), **get_object(event, "usage")}
+        case "error":
+            message["error"] = dict(get_object(event, "error"))
+
+
+def _extend(block: dict[str, Any], delta: JsonObject) -> None:
+    for field in ("text", "thinking", "signature"):
+        piece = delta.get(field)
+        if isinstance(piece, str):
+            block[field] = str(block.get(field) or "") + piece
+    piece = delta.get("partial_json")
+    if isinstance(piece, str):
+        block["partial"] = str(block.get("partial") or "") + piece
+        try:
+            block["input"] = parse(str(block["partial"]).encode())
+        except DecodeError:
+            return
+        block.pop("partial")

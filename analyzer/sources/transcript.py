@@ -1,0 +1,336 @@
+"""Rebuilds the prompts of one lane from a transcript: rows in, steps out.
+
+A transcript shows messages, not requests. What was sent at a step is everything visible before it:
+this module keeps that view (appending, summaries, rewinds, results cleared in place) and knows
+that the rows of one response may be many and not adjacent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from analyzer.model import Compaction, LaneSteps, Part, Prompt, Range, SessionKey, Step, Usage
+from analyzer.sources.base import Pool, to_ranges
+from analyzer.sources.blocks import make_part
+
+BATCH_STEPS = 256
+OPEN_STEPS = 32
+"""Steps held back from a batch, since a late row of their response may still correct their usage."""
+LATENCY_BASE = timedelta(seconds=120)
+LATENCY_PER_TOKEN = timedelta(seconds=0.1)
+"""A response that took longer than this to begin was not being waited for: the process slept, and
+the request started late. Slowest plausible generation: ten tokens a second."""
+CLEARED = "[Old tool result content cleared]"
+
+
+@dataclass(slots=True)
+class Answer:
+    """One response while its rows are still coming in."""
+
+    key: str
+    first_at: datetime | None
+    last_at: datetime | None
+    model: str | None
+    usage: Usage | None
+    line: int
+    prompt: Prompt
+    parts: list[Part] = field(default_factory=list)
+    stop_reason: str | None = None
+    miss_reason: str | None = None
+    copied_from: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    earlier: tuple[tuple[str | None, Usage], ...] = ()
+    """Requests inside this response that came before the last one (a fallback, a compaction)."""
+    asked_at: datetime | None = None
+    human: bool = False
+    compaction: Compaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the view stood when a row was read."""
+
+    parts: int
+    answers: int
+    epoch: int
+
+
+class LaneBuilder:
+    """The view of one lane; feed rows in file order, then call `finish`."""
+
+    def __init__(self, session: SessionKey, lane: str, parent: str | None = None) -> None:
+        self.session = session
+        self.lane = lane
+        self.parent = parent
+        self.pool = Pool()
+        self._parts: list[Part] = []
+        self._view: list[int] = []
+        self._ranges: tuple[Range, ...] | None = ()
+        self._epoch = 0
+        self._answers = 0
+        self._open: Answer | None = None
+        self._held: list[Part] = []
+        self._steps: list[Step] = []
+        self._index: dict[str, int] = {}
+        self._places: dict[str, _Place] = {}
+        self._asked_at: datetime | None = None
+        self._human = False
+        self._compaction: Compaction | None = None
+        self._done = 0
+
+    @property
+    def open_key(self) -> str | None:
+        """Key of the response whose rows are still coming in."""
+        return self._open.key if self._open else None
+
+    def is_open(self, key: str) -> bool:
+        """Whether rows of this response are still coming in."""
+        return self._open is not None and self._open.key == key
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def place(self, uuid: str | None) -> None:
+        """Remember where the view stands after the row with this id."""
+        if uuid:
+            held = len(self._held)
+            self._places[uuid] = _Place(len(self._view) + held, self._answers, self._epoch)
+
+    def knows(self, uuid: str | None) -> bool:
+        """Whether a row of this id was already read."""
+        return uuid is not None and uuid in self._places
+
+    def follow(self, parent: str | None) -> None:
+        """Go back to where `parent` stood if a later answer was given since: the person rewound."""
+        place = self._places.get(parent) if parent else None
+        if place is None or place.epoch != self._epoch or place.answers >= self._answers:
+            return
+        self.close()
+        if place.parts < len(self._view):
+            self._cut(place.parts)
+
+    def say(self, parts: Iterable[Part], at: datetime | None, *, human: bool) -> None:
+        """A user row: tool results, a prompt, injected text."""
+        if at is not None:
+            self._asked_at = at
+        self._human = self._human or human
+        if self._open is not None:
+            self._held.extend(parts)
+        else:
+            for part in parts:
+                self._append(part)
+
+    def answer(self, answer: Answer, parts: Iterable[Part]) -> None:
+        """A row of a response; rows of one key are one response and its last usage counts."""
+        if self._open is not None and self._open.key == answer.key:
+            self._merge(self._open, answer)
+            self._open.parts.extend(parts)
+            return
+        if answer.key in self._index:
+            self._correct(answer)
+            return
+        self.close()
+        answer.prompt = Prompt(self._current_ranges(), recorded=False)
+        answer.asked_at, answer.human = self._asked_at, self._human
+        answer.compaction = self._compaction
+        self._asked_at, self._human, self._compaction = None, False, None
+        answer.parts.extend(parts)
+        self._open = answer
+        self._answers += 1
+
+    def compact(self, compaction: Compaction) -> None:
+        """The history up to here is replaced by a summary that comes next."""
+        self.close()
+        self._view.clear()
+        self._ranges = ()
+        self._epoch += 1
+        self._compaction = compaction
+
+    def clear_results(self, call_ids: set[str], compaction: Compaction) -> None:
+        """Tool results are cleared in place."""
+        self.close()
+        for i, index in enumerate(self._view):
+            part = self._parts[index]
+            if part.kind == "tool_result" and part.call_id in call_ids:
+                stub = make_part(
+                    "messages",
+                    part.role,
+                    "tool_result",
+                    CLEARED,
+                    tool=part.tool,
+                    call_id=part.call_id,
+                    starts_message=part.starts_message,
+                )
+                self._view[i] = self._store(stub)
+        self._ranges = None
+        self._compaction = compaction
+
+    def last_role(self) -> str | None:
+        """Role of the newest part that the next row would follow."""
+        if self._held:
+            return self._held[-1].role
+        if self._open is not None:
+            return "assistant"
+        return self._parts[self._view[-1]].role if self._view else None
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the open response: its step is made, and what came meanwhile follows it."""
+        answer, self._open = self._open, None
+        if answer is None:
+            return
+        start = len(self.pool)
+        for part in answer.parts:
+            self._append(part)
+        for number, (model, usage) in enumerate(answer.earlier):
+            self._steps.append(self._step(answer, (), f"#{number}", model, usage))
+        stop = len(self.pool)
+        response = (Range(start, stop),) if stop > start else ()
+        self._index[answer.key] = self._done + len(self._steps)
+        self._steps.append(self._step(answer, response, "", answer.model, answer.usage))
+        held, self._held = self._held, []
+        for part in held:
+            self._append(part)
+
+    def take(self) -> LaneSteps | None:
+        """A batch of finished steps, once there are enough of them."""
+        if len(self._steps) < BATCH_STEPS + OPEN_STEPS:
+            return None
+        ready, self._steps = self._steps[:BATCH_STEPS], self._steps[BATCH_STEPS:]
+        self._done += len(ready)
+        return LaneSteps(self.session, self.lane, tuple(ready), self.parent)
+
+    def finish(self, title: str | None = None) -> LaneSteps | None:
+        """The rest of the lane; None if the lane has no step at all."""
+        self.close()
+        if not self._steps and not self._done:
+            return None
+        return LaneSteps(
+            self.session,
+            self.lane,
+            tuple(self._steps),
+            self.parent,
+            title,
+            tail_parts=self.pool.take(),
+        )
+
+    def _step(
+        self,
+        answer: Answer,
+        response: tuple[Range, ...],
+        suffix: str,
+        model: str | None,
+        usage: Usage | None,
+    ) -> Step:
+        return Step(
+            key=answer.key + suffix,
+            lane=self.lane,
+            at=started(answer.asked_at, answer.first_at, usage),
+            ended_at=answer.last_at,
+            model=model,
+            provider=provider_of(model),
+            usage=usage,
+            prompt=answer.prompt,
+            new_parts=self.pool.take(),
+            response=response,
+            human=answer.human,
+            compaction=answer.compaction,
+            miss_reason=answer.miss_reason,
+            stop_reason=answer.stop_reason,
+            copied_from=answer.copied_from,
+            labels=answer.labels,
+            line=answer.line,
+        )
+
+    def _correct(self, late: Answer) -> None:
+        at = self._index[late.key] - self._done
+        if at < 0 or late.usage is None:
+            return
+        step = self._steps[at]
+        if output_of(late.usage) >= output_of(step.usage):
+            self._steps[at] = replace(step, usage=late.usage)
+
+    @staticmethod
+    def _merge(open_: Answer, row: Answer) -> None:
+        open_.last_at = row.last_at or open_.last_at
+        open_.stop_reason = row.stop_reason or open_.stop_reason
+        open_.miss_reason = row.miss_reason or open_.miss_reason
+        # Streamed rows repeat the usage; the last one is the final count, and a whole row is kept
+        # rather than a maximum per field. A later row that counts less is a stale copy.
+        if row.usage is not None and output_of(row.usage) >= output_of(open_.usage):
+            open_.usage, open_.model, open_.earlier = row.usage, row.model, row.earlier
+
+    # -- view ---------------------------------------------------------------------------------
+
+    def _store(self, part: Part) -> int:
+        self._parts.append(part)
+        return self.pool.append(part)
+
+    def _append(self, part: Part) -> None:
+        index = self._store(part)
+        self._view.append(index)
+        if self._ranges:
+            last = self._ranges[-1]
+            if last.stop == index:
+                self._ranges = (*self._ranges[:-1], Range(last.start, index + 1))
+                return
+        if self._ranges is not None:
+            self._ranges = (*self._ranges, Range(index, index + 1))
+
+    def _cut(self, length: int) -> None:
+        del self._view[length:]
+        self._ranges = None
+
+    def _current_ranges(self) -> tuple[Range, ...]:
+        if self._ranges is None:
+            self._ranges = to_ranges(self._view)
+        return self._ranges
+
+
+def output_of(usage: Usage | None) -> int:
+    """Output tokens, -1 where there are none, for comparing rows of one response."""
+    return -1 if usage is None or usage.output is None else usage.output
+
+
+def started(asked: datetime | None, first: datetime | None, usage: Usage | None) -> datetime | None:
+    """When a request started: when it was asked, unless its answer came implausibly late.
+
+    Transcripts stamp rows when they are written. The previous user or tool-result row is the best
+    estimate of the request's start, but a process that slept in between sent it only on waking.
+    """
+    if asked is None or first is None:
+        return first or asked
+    patience = LATENCY_BASE + LATENCY_PER_TOKEN * max(0, output_of(usage))
+    return asked if timedelta(0) <= first - asked <= patience else first
+
+
+def provider_of(model: str | None) -> str | None:
+    """The provider a bare model name belongs to; None where the name does not say."""
+    if not model:
+        return None
+    name = model.lower().rsplit("/", 1)[-1]
+    for prefix, provider in _PROVIDERS:
+        if name.startswith(prefix):
+            return provider
+    return None
+
+
+_PROVIDERS = (
+    ("claude", "anthropic"),
+    ("gpt", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("codex", "openai"),
+    ("gemini", "google"),
+    ("deepseek", "deepseek"),
+    ("grok", "x-ai"),
+    ("kimi", "moonshotai"),
+    ("moonshot", "moonshotai"),
+    ("qwen", "qwen"),
+    ("glm", "z-ai"),
+    ("minimax", "minimax"),
+    ("mistral", "mistral"),
+)
