@@ -1,38 +1,13 @@
 """Why the cache broke: one verdict a step, and findings with evidence, money and a remedy.
 
 To add a cause: write a class with `kind`, `remedy` and `judge` in a file of its own (see
-`base.Rule`), and name it in `RULES`. The first rule that answers wins, so certain causes come
-before inferred ones and the residual class is last.
+`base.Rule`), and name it in `rules.RULES`.
 """
 
-from __future__ import annotations
-
-from collections import defaultdict
-from dataclasses import dataclass
-from decimal import Decimal
-
 from analyzer.diagnose.base import Case, Evidence, Finding, Rule, Verdict, changed_span, excerpts
-from analyzer.diagnose.compaction import Compaction
-from analyzer.diagnose.history_mutated import HistoryMutated
-from analyzer.diagnose.lookback_exceeded import LookbackExceeded
-from analyzer.diagnose.routing_or_eviction import RoutingOrEviction
-from analyzer.diagnose.settings_changed import SettingsChanged
-from analyzer.diagnose.sliding import run_finding, sliding_runs
-from analyzer.diagnose.tools_changed import ToolsChanged
-from analyzer.diagnose.ttl_expired import TtlExpired
-from analyzer.diagnose.volatile_prefix import VolatilePrefix
-from analyzer.ledger import LaneLedger, StepRow
-
-RULES: tuple[Rule, ...] = (
-    SettingsChanged(),
-    Compaction(),
-    TtlExpired(),
-    ToolsChanged(),
-    VolatilePrefix(),
-    HistoryMutated(),
-    LookbackExceeded(),
-    RoutingOrEviction(),
-)
+from analyzer.diagnose.lane import LaneDiagnosis, diagnose_lane
+from analyzer.diagnose.rules import RULES
+from analyzer.diagnose.session import SessionDiagnosis, diagnose_session
 
 __all__ = [
     "RULES",
@@ -41,91 +16,10 @@ __all__ = [
     "Finding",
     "LaneDiagnosis",
     "Rule",
+    "SessionDiagnosis",
     "Verdict",
     "changed_span",
     "diagnose_lane",
+    "diagnose_session",
     "excerpts",
 ]
-
-HEALTHY = Verdict("healthy")
-FIRST = Verdict("first")
-NONE = Verdict("none")
-
-
-@dataclass(frozen=True)
-class LaneDiagnosis:
-    """A lane's ledger with a verdict for each row, and its findings."""
-
-    ledger: LaneLedger
-    verdicts: tuple[Verdict, ...]
-    findings: tuple[Finding, ...]
-
-
-def diagnose_lane(ledger: LaneLedger) -> LaneDiagnosis:
-    """Judge every step of a lane."""
-    judged = [_judge(ledger, row) if row.is_break else None for row in ledger.rows]
-    findings: list[Finding] = []
-    taken: set[int] = set()
-    for run in sliding_runs(ledger, judged):
-        findings.append(run_finding(ledger, run))
-        taken.update(run.rows)
-        for i in run.rows:
-            verdict = judged[i]
-            judged[i] = Verdict(run.kind, verdict.evidence if verdict else {}, run.inferred)
-    findings += _grouped(ledger, judged, taken)
-    findings.sort(key=lambda f: (-(f.wasted_usd or Decimal(0)), f.first_step))
-    verdicts = tuple(v or _quiet(row) for v, row in zip(judged, ledger.rows, strict=True))
-    return LaneDiagnosis(ledger, verdicts, tuple(findings))
-
-
-def _judge(ledger: LaneLedger, row: StepRow) -> Verdict:
-    case = Case(ledger, row)
-    for rule in RULES:
-        verdict = rule.judge(case)
-        if verdict is not None:
-            return verdict
-    raise AssertionError("the residual rule answers every case")
-
-
-def _quiet(row: StepRow) -> Verdict:
-    """The verdict of a step that is no break."""
-    if row.record.usage is None or row.prompt_tokens is None:
-        return NONE
-    if row.previous is None:
-        return FIRST
-    if row.compacted:
-        return Verdict("compaction", expected=True)
-    return HEALTHY
-
-
-def _grouped(ledger: LaneLedger, judged: list[Verdict | None], taken: set[int]) -> list[Finding]:
-    """One finding for each cause of a lane, expected and avoidable apart."""
-    groups: dict[tuple[str, bool], list[int]] = defaultdict(list)
-    for i, verdict in enumerate(judged):
-        if verdict is not None and i not in taken:
-            groups[verdict.kind, verdict.expected].append(i)
-    remedies = {rule.kind: rule.remedy for rule in RULES}
-    findings = []
-    for (kind, expected), indices in groups.items():
-        rows = [ledger.rows[i] for i in indices]
-        verdicts = [v for i in indices if (v := judged[i]) is not None]
-        worst = max(zip(rows, verdicts, strict=True), key=lambda rv: rv[0].lost_tokens or 0)
-        known = [row.wasted_usd for row in rows if row.wasted_usd is not None]
-        findings.append(
-            Finding(
-                kind=kind,
-                lane=ledger.lane.name,
-                steps=tuple(row.step for row in rows),
-                tokens=sum(row.lost_tokens or 0 for row in rows),
-                wasted_usd=sum(known, Decimal(0)) if known else None,
-                evidence={
-                    **worst[1].evidence,
-                    "worst_step": worst[0].step,
-                    "steps": [row.step for row in rows[:50]],
-                },
-                remedy=remedies[kind],
-                inferred=all(v.inferred for v in verdicts),
-                expected=expected,
-            )
-        )
-    return findings

@@ -9,10 +9,18 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from analyzer.errors import UsageError
+from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.sources.base import Head, Source
 from analyzer.sources.claude_code import ClaudeCodeSource
+from analyzer.sources.langfuse import LangfuseSource
+from analyzer.sources.steps import StepsSource
 
-_OWN: tuple[Source, ...] = (ClaudeCodeSource(),)
+_OWN: tuple[Source, ...] = (
+    StepsSource(),
+    ClaudeCodeSource(),
+    LangfuseSource(),
+    AnthropicLogSource(),
+)
 
 SOURCES: dict[str, Source] = {source.name: source for source in _OWN}
 

@@ -6,6 +6,7 @@ the usual names for its fields are all known; bare request bodies are read too (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,14 @@ from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, SessionKey, Step, Ttl, Usage
 from analyzer.sources.anthropic_stream import message_of
 from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
-from analyzer.sources.base import Context, Head, Pool, ends_with_newline, read_lines
+from analyzer.sources.base import (
+    HEAD_BYTES,
+    Context,
+    Head,
+    Pool,
+    ends_with_newline,
+    read_lines,
+)
 from analyzer.sources.blocks import mark_of
 from analyzer.sources.decode import (
     Json,
@@ -57,17 +65,16 @@ class AnthropicLogSource:
     def detect(self, head: Head) -> bool:
         """A line whose request has messages in Anthropic's form, by its other fields."""
         text = head.data
-        if b'"messages"' not in text or head.data.lstrip()[:1] != b"{":
+        if b'"messages"' not in text or text.lstrip()[:1] != b"{":
             return False
-        line = head.lines[0] if head.lines else b""
+        if b"\n" not in text and len(text) >= HEAD_BYTES:
+            # The first line alone is longer than the head.
+            return b'"input_schema"' in text or b'"max_tokens"' in text
         try:
-            record = as_object(parse(line))
+            record = as_object(parse(head.lines[0]))
+            return _is_anthropic(_request_of(record), _first(record, _RESPONSE))
         except DecodeError:
-            # The first line alone may be longer than the head.
-            return b'"request"' in text[:2048] and b'"max_tokens"' in text[:4096]
-        request = _request_of(record)
-        response = _first(record, _RESPONSE)
-        return _is_anthropic(request, response)
+            return False
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
@@ -119,7 +126,7 @@ class _Reader:
     def __init__(self, path: Path, context: Context) -> None:
         self.path = path
         self.context = context
-        self.stem = path.name.split(".", 1)[0]
+        self.stem = re.sub(r"(\.(jsonl?|ndjson|log|gz|zst))+$", "", path.name)
         self.lanes: dict[tuple[str, str], _Lane] = {}
         self.firsts: dict[tuple[str, int], str] = {}
 

@@ -6,17 +6,18 @@ socket, never writes, and never raises for a bad record: that becomes a `Problem
 
 from __future__ import annotations
 
-import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import zstandard
 
 from analyzer.model import LaneSteps, Part, Problem, Range
+from analyzer.sources.unpack import GzipReader
 
 HEAD_BYTES = 65_536
 GZIP_MAGIC = b"\x1f\x8b"
@@ -71,7 +72,8 @@ def read_head(path: Path) -> Head:
     try:
         with open_bytes(path) as stream:
             while len(out) < HEAD_BYTES:
-                chunk = stream.read(HEAD_BYTES - len(out))
+                # One raw read at a time: what came before damage is kept.
+                chunk = stream.read1(HEAD_BYTES - len(out))
                 if not chunk:
                     break
                 out += chunk
@@ -80,17 +82,20 @@ def read_head(path: Path) -> Head:
     return Head(path, bytes(out))
 
 
-def open_bytes(path: Path) -> BinaryIO:
+@contextmanager
+def open_bytes(path: Path) -> Iterator[io.BufferedReader[Any]]:
     """Open a file for reading, unpacking gzip and zstd by content and not by name."""
-    raw = path.open("rb")
-    magic = raw.read(4)
-    raw.seek(0)
-    if magic.startswith(GZIP_MAGIC):
-        return io.BufferedReader(gzip.GzipFile(fileobj=raw))
-    if magic == ZSTD_MAGIC:
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return io.BufferedReader(reader)
-    return raw
+    with path.open("rb") as raw:
+        magic = raw.read(4)
+        raw.seek(0)
+        if magic.startswith(GZIP_MAGIC):
+            with io.BufferedReader(GzipReader(raw), 1 << 16) as unpacked:
+                yield unpacked
+        elif magic == ZSTD_MAGIC:
+            with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
+                yield io.BufferedReader(stream)
+        else:
+            yield raw
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes] | Problem]:

@@ -194,13 +194,13 @@ def message_parts(message: JsonObject, tool_names: dict[str, str]) -> list[Marke
             part = make_part("messages", role, "text", content, starts_message=True)
             out.append(Marked(part, mark_of(message)))
     elif isinstance(content, Sequence):
-        for block in content:
-            out.append(_block(block, role, not out, tool_names))
+        for entry in get_array(message, "content"):
+            out.append(_block(entry, role, not out, tool_names))
     elif isinstance(content, Mapping):
         out.append(_block(content, role, True, tool_names))
-    for call in get_array(message, "tool_calls"):
-        if isinstance(call, Mapping):
-            out.append(_chat_call(call, role, not out, tool_names))
+    for made in get_array(message, "tool_calls"):
+        if isinstance(made, Mapping):
+            out.append(_chat_call(made, role, not out, tool_names))
     if not out:
         part = make_part("messages", role, "text", "", starts_message=True)
         out.append(Marked(part, mark_of(message)))
@@ -225,7 +225,7 @@ def _chat_call(call: JsonObject, role: str, first: bool, tool_names: dict[str, s
 
 def _block(block: Json, role: str, first: bool, tool_names: dict[str, str]) -> Marked:
     if not isinstance(block, Mapping):
-        body = block if isinstance(block, str) else dump(block)
+        body: str = block if isinstance(block, str) else dump(block)
         return Marked(make_part("messages", role, "text", body, starts_message=first), None)
     mark = mark_of(block)
     match block.get("type"):

@@ -1,0 +1,1 @@
+"""Formats what the core found: tables, texts, charts. Decides nothing."""

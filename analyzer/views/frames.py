@@ -1,0 +1,220 @@
+"""What each table of the product holds: column specs, and rows from the values of the core.
+
+JSON field names here are a stable interface: fields are added freely and never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import polars as pl
+
+from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
+from analyzer.ledger import StepRow
+from analyzer.views.table import Column, Row, Table, Value, usd
+
+STEP_COLUMNS: tuple[Column, ...] = (
+    Column("lane", "lane", width=12),
+    Column("step", "step", "count"),
+    Column("at", "at", "time", shown=False),
+    Column("model", "model", width=22, shown=False),
+    Column("n_messages", "msgs", "count"),
+    Column("n_stubs", "stubs", "count"),
+    Column("last_stub_index", "last stub", "count"),
+    Column("prompt_tokens", "prompt", "count"),
+    Column("input_tokens", "input", "count"),
+    Column("cache_read_tokens", "read", "count"),
+    Column("cache_write_tokens", "write", "count"),
+    Column("cache_write_5m_tokens", "write 5m", "count", shown=False),
+    Column("cache_write_1h_tokens", "write 1h", "count", shown=False),
+    Column("output_tokens", "output", "count"),
+    Column("cost_usd", "cost", "usd"),
+    Column("gap_s", "gap", "seconds"),
+    Column("window_used", "window", "share"),
+    Column("shared_prefix_tokens", "shared", "count"),
+    Column("divergence_index", "diverges", "count"),
+    Column("verdict", "verdict"),
+    Column("inferred", "inferred", shown=False),
+    Column("wasted_usd", "wasted", "usd"),
+    Column("expected_read_tokens", "expected read", "count", shown=False),
+    Column("lost_tokens", "lost", "count", shown=False),
+    Column("miss_reason", "provider says", shown=False),
+)
+
+SESSION_COLUMNS: tuple[Column, ...] = (
+    Column("session_id", "session", width=40),
+    Column("project", "project", width=16, shown=False),
+    Column("user_id", "user", width=12, shown=False),
+    Column("source", "source", width=14),
+    Column("title", "title", width=30, shown=False),
+    Column("started_at", "started", "time"),
+    Column("ended_at", "ended", "time", shown=False),
+    Column("n_lanes", "lanes", "count"),
+    Column("n_steps", "steps", "count"),
+    Column("cost_usd", "cost", "usd"),
+    Column("hit_ratio", "hit ratio", "share"),
+    Column("peak_tokens", "longest prompt", "count", shown=False),
+    Column("wasted_usd", "wasted", "usd"),
+    Column("avoidable_usd", "avoidable", "usd", shown=False),
+    Column("top_cause", "top cause"),
+)
+
+
+def step_row(row: StepRow, verdict: Verdict) -> dict[str, Value]:
+    """One row of the step table."""
+    usage = row.usage
+    return {
+        "lane": row.lane,
+        "step": row.step,
+        "at": row.at,
+        "model": row.record.model,
+        "n_messages": row.n_messages,
+        "n_stubs": row.n_stubs,
+        "last_stub_index": row.last_stub_index,
+        "prompt_tokens": row.prompt_tokens,
+        "input_tokens": usage.input,
+        "cache_read_tokens": usage.cache_read,
+        "cache_write_tokens": usage.cache_write,
+        "cache_write_5m_tokens": usage.cache_write_5m,
+        "cache_write_1h_tokens": usage.cache_write_1h,
+        "output_tokens": usage.output,
+        "cost_usd": row.cost_usd,
+        "gap_s": row.gap_s,
+        "window_used": row.window_used,
+        "shared_prefix_tokens": row.shared_prefix_tokens,
+        "divergence_index": row.divergence_index,
+        "verdict": verdict.kind,
+        "inferred": verdict.inferred,
+        "wasted_usd": row.wasted_usd if row.is_break else _no_waste(row),
+        "expected_read_tokens": row.expected_read,
+        "lost_tokens": row.lost_tokens,
+        "miss_reason": row.record.miss_reason,
+    }
+
+
+def _no_waste(row: StepRow) -> Decimal | None:
+    return None if row.lost_tokens is None else Decimal(0)
+
+
+def steps_table(diagnosis: SessionDiagnosis, lane: str | None = None) -> Table:
+    """The step table of a session, or of one of its lanes."""
+    rows = [step_row(r, v) for r, v in diagnosis.rows if lane is None or r.lane == lane]
+    cost, wasted = diagnosis.cost_usd, diagnosis.wasted_usd
+    title = f"{len(rows)} steps cost {usd(cost)}, of which {usd(wasted)} was lost in breaks"
+    return Table(title, STEP_COLUMNS, rows)
+
+
+def finding_document(finding: Finding) -> dict[str, object]:
+    """A finding as JSON."""
+    return {
+        "kind": finding.kind,
+        "lane": finding.lane,
+        "first_step": finding.first_step,
+        "last_step": finding.last_step,
+        "n_steps": len(finding.steps),
+        "tokens": finding.tokens,
+        "wasted_usd": finding.wasted_usd,
+        "avoidable": not finding.expected,
+        "inferred": finding.inferred,
+        "evidence": dict(finding.evidence),
+        "remedy": finding.remedy,
+    }
+
+
+def diagnosis_document(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, object]:
+    """Findings of some sessions, and their totals, as JSON."""
+    sessions = [
+        {
+            "session_id": d.session.key.session_id,
+            "project": d.session.key.project,
+            "user": d.session.key.user,
+            "source": d.session.source,
+            "steps": len(d.rows),
+            "breaks": d.breaks,
+            "hit_ratio": d.hit_ratio,
+            "cost_usd": d.cost_usd,
+            "unpriced_steps": d.unpriced_steps,
+            "wasted_usd": d.wasted_usd,
+            "avoidable_usd": d.avoidable_usd,
+            "findings": [finding_document(f) for f in d.findings],
+        }
+        for d in diagnoses
+    ]
+    return {"sessions": sessions, "totals": _totals(diagnoses)}
+
+
+def _totals(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, object]:
+    by_kind: dict[str, Decimal] = {}
+    for d in diagnoses:
+        for f in d.findings:
+            by_kind[f.kind] = by_kind.get(f.kind, Decimal(0)) + (f.wasted_usd or 0)
+    return {
+        "sessions": len(diagnoses),
+        "steps": sum(len(d.rows) for d in diagnoses),
+        "breaks": sum(d.breaks for d in diagnoses),
+        "findings": sum(len(d.findings) for d in diagnoses),
+        "cost_usd": _sum([d.cost_usd for d in diagnoses]),
+        "unpriced_steps": sum(d.unpriced_steps for d in diagnoses),
+        "wasted_usd": _sum([d.wasted_usd for d in diagnoses]),
+        "avoidable_usd": _sum([d.avoidable_usd for d in diagnoses]),
+        "wasted_by_kind": by_kind,
+    }
+
+
+def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
+    known = [v for v in values if v is not None]
+    return sum(known, Decimal(0)) if known else None
+
+
+def findings_table(diagnoses: Sequence[SessionDiagnosis]) -> Table:
+    """All findings of some sessions, dearest first."""
+    rows: list[Row] = []
+    pairs = [(d, f) for d in diagnoses for f in d.findings]
+    for d, f in sorted(pairs, key=lambda pair: -(pair[1].wasted_usd or Decimal(0))):
+        rows.append(
+            {
+                "session_id": d.session.key.session_id,
+                "kind": f.kind,
+                "lane": f.lane,
+                "first_step": f.first_step,
+                "last_step": f.last_step,
+                "n_steps": len(f.steps),
+                "tokens": f.tokens,
+                "wasted_usd": f.wasted_usd,
+                "avoidable": not f.expected,
+                "inferred": f.inferred,
+                "evidence": str(f.evidence.get("summary") or ""),
+                "remedy": f.remedy,
+            }
+        )
+    columns = (
+        Column("session_id", "session", width=40),
+        Column("kind", "cause"),
+        Column("lane", "lane", width=12),
+        Column("first_step", "first", "count"),
+        Column("last_step", "last", "count"),
+        Column("n_steps", "steps", "count"),
+        Column("tokens", "lost tokens", "count"),
+        Column("wasted_usd", "wasted", "usd"),
+        Column("avoidable", "avoidable"),
+        Column("inferred", "inferred"),
+        Column("evidence", "evidence", width=160, shown=False),
+        Column("remedy", "remedy", shown=False),
+    )
+    return Table(f"{len(rows)} findings", columns, rows)
+
+
+def sessions_table(frame: pl.DataFrame) -> Table:
+    """The sessions overview, from the store's query of that name."""
+    rows: list[Row] = [dict(row) for row in frame.to_dicts()]
+    return Table(f"{len(rows)} sessions", SESSION_COLUMNS, rows)
+
+
+def to_frame(table: Table) -> pl.DataFrame:
+    """A table as a Polars frame, all columns, money as Float64 USD."""
+    data = {
+        c.key: [float(v) if isinstance(v := r.get(c.key), Decimal) else v for r in table.rows]
+        for c in table.columns
+    }
+    return pl.DataFrame(data, strict=False)

@@ -1,0 +1,137 @@
+"""What a terminal shows: Rich renderables made of plain text, never of markup from a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from analyzer.diagnose import Finding, SessionDiagnosis
+from analyzer.views.table import Column, Row, Table, clean, one_line, show, usd
+
+_GOOD = {"healthy", "first"}
+_QUIET = {"none", "compaction"}
+MAX_FINDINGS = 8
+
+
+def table_text(table: Table) -> RenderableType:
+    """A table with its title above and its note below."""
+    grid = RichTable(title=Text(table.title, style="bold"), title_justify="left", box=None)
+    columns = [c for c in table.columns if c.shown]
+    for column in columns:
+        grid.add_column(
+            Text(column.heading),
+            justify="left" if column.style in ("text", "time") else "right",
+            no_wrap=True,
+            header_style="dim",
+        )
+    for row in table.rows:
+        grid.add_row(*(_cell(row, column) for column in columns))
+    if not table.rows:
+        return Group(Text(table.title, style="bold"), Text("nothing to show", style="dim"))
+    return Group(grid, Text(table.note, style="dim")) if table.note else grid
+
+
+def _cell(row: Row, column: Column) -> Text:
+    text = show(row.get(column.key), column.style, column.width)
+    style = ""
+    if column.key == "verdict":
+        style = "green" if text in _GOOD else ("dim" if text in _QUIET else "bold red")
+    elif column.key == "wasted_usd" and row.get(column.key):
+        style = "red"
+    return Text(text, style=style)
+
+
+def headline(diagnosis: SessionDiagnosis) -> Text:
+    """One sentence: what the session cost, how much was lost, and mostly why."""
+    d = diagnosis
+    text = Text()
+    text.append(f"{one_line(d.session.key.session_id, 60)}: ", style="bold")
+    more = f" (and {d.unpriced_steps} steps without a known price)" if d.unpriced_steps else ""
+    text.append(f"{len(d.rows)} steps cost {usd(d.cost_usd)}{more}")
+    if d.hit_ratio is not None:
+        text.append(f", {d.hit_ratio:.1%} of prompt tokens read from the cache")
+    if not d.wasted_usd:
+        known = d.wasted_usd is not None
+        text.append("; no break of the cache" if known else "; no cache counts were recorded")
+        return text
+    text.append("; ")
+    text.append(f"{usd(d.wasted_usd)} lost in {d.breaks} breaks", style="bold red")
+    if d.avoidable_usd != d.wasted_usd:
+        text.append(f" ({usd(d.avoidable_usd)} of it avoidable)")
+    return text
+
+
+def diagnosis_text(diagnosis: SessionDiagnosis, limit: int = MAX_FINDINGS) -> RenderableType:
+    """The answer in one screen: cause, steps, message, dollars, remedy."""
+    blocks: list[RenderableType] = [headline(diagnosis)]
+    blocks += [
+        Padding(finding_text(finding, diagnosis.cost_usd), (1, 0, 0, 2))
+        for finding in diagnosis.findings[:limit]
+    ]
+    rest = len(diagnosis.findings) - limit
+    if rest > 0:
+        blocks.append(Text(f"\n  … {rest} more findings (--format json lists all)", style="dim"))
+    return Group(*blocks)
+
+
+def finding_text(finding: Finding, bill: Decimal | None) -> RenderableType:
+    """One finding as a paragraph."""
+    head = Text()
+    head.append(usd(finding.wasted_usd), style="bold red")
+    if bill and finding.wasted_usd:
+        head.append(f" ({finding.wasted_usd / bill:.0%} of the bill)")
+    head.append(f"  {finding.kind}", style="bold")
+    head.append(f"  {_where(finding)}")
+    marks = [
+        word
+        for word, on in (("inferred from usage", finding.inferred), ("expected", finding.expected))
+        if on
+    ]
+    if marks:
+        head.append(f"  [{', '.join(marks)}]", style="dim")
+    lines: list[RenderableType] = [head]
+    summary = finding.evidence.get("summary")
+    if isinstance(summary, str):
+        lines.append(Padding(Text(clean(summary)), (0, 0, 0, 2)))
+    for word in ("was", "now"):
+        excerpt = finding.evidence.get(word)
+        if isinstance(excerpt, str):
+            lines.append(
+                Padding(Text(f"{word}: {one_line(excerpt, 110)}", style="cyan"), (0, 0, 0, 2))
+            )
+    lines.append(Padding(Text(f"→ {finding.remedy}", style="italic"), (0, 0, 0, 2)))
+    return Group(*lines)
+
+
+def _where(finding: Finding) -> str:
+    n = len(finding.steps)
+    lane = "" if finding.lane == "main" else f" of lane {one_line(finding.lane, 20)}"
+    if n == 1:
+        return f"at step {finding.first_step}{lane}"
+    return f"at {n} steps, {finding.first_step} to {finding.last_step}{lane}"
+
+
+def bar(share: float, width: int = 24) -> str:
+    """A share of 0..1 as a bar of block characters."""
+    full = round(max(0.0, min(1.0, share)) * width)
+    return "█" * full + "░" * (width - full)
+
+
+def overview_text(diagnoses: Sequence[SessionDiagnosis]) -> RenderableType:
+    """Sums over sessions, by cause."""
+    cost = sum((d.cost_usd or Decimal(0) for d in diagnoses), Decimal(0))
+    wasted = sum((d.wasted_usd or Decimal(0) for d in diagnoses), Decimal(0))
+    text = Text(f"{len(diagnoses)} sessions cost {usd(cost)}; {usd(wasted)} was lost in breaks\n")
+    causes: dict[str, Decimal] = {}
+    for d in diagnoses:
+        for f in d.findings:
+            causes[f.kind] = causes.get(f.kind, Decimal(0)) + (f.wasted_usd or 0)
+    for kind, dollars in sorted(causes.items(), key=lambda kv: -kv[1]):
+        share = float(dollars / wasted) if wasted else 0.0
+        text.append(f"  {kind:22} {usd(dollars):>10}  {bar(share)} {share:.0%}\n")
+    return text
