@@ -1,0 +1,385 @@
+"""One typed row for an observation, whichever way Langfuse gave it out.
+
+The APIs, the exports and the downloads name the same columns in camel or snake case, leave out what
+was not asked for, and write null, "" or nothing for "none". All of them become `Row` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+
+from analyzer.errors import DecodeError
+from analyzer.sources.decode import Json, JsonObject, as_object, dump, kind_of, parse, to_time
+from analyzer.sources.langfuse_shapes import Request
+
+MODEL_CALLS = frozenset({"GENERATION", "EMBEDDING"})
+TYPES = MODEL_CALLS | {
+    "SPAN",
+    "EVENT",
+    "AGENT",
+    "TOOL",
+    "CHAIN",
+    "RETRIEVER",
+    "EVALUATOR",
+    "GUARDRAIL",
+}
+_LEGACY_USAGE = (
+    ("input", "promptTokens"),
+    ("output", "completionTokens"),
+    ("total", "totalTokens"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row stands: file, array index or line (from 1), pointer."""
+
+    path: str
+    line: int
+    pointer: str = "$"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One observation. None is "not given" throughout, since field groups may be left out."""
+
+    id: str
+    place: Place
+    trace_id: str | None = None
+    type: str | None = None
+    parent_id: str | None = None
+    name: str | None = None
+    session_id: str | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    updated: datetime | None = None
+    model: str | None = None
+    level: str | None = None
+    status: str | None = None
+    input: Json = None
+    """Kept for model calls only; the content of other spans is in their prompts again."""
+    output: Json = None
+    parsed_io: bool = False
+    """Input and output came as parsed JSON, so a JSON text in them was encoded by the sender."""
+    content: Request | None = None
+    """What input and output say, once they were read; the two are dropped then."""
+    input_size: int | None = None
+    """Estimated tokens of the input as text."""
+    key: str = ""
+    """Identity of the step at its origin."""
+    metadata: JsonObject | None = None
+    parameters: JsonObject | None = None
+    usage: JsonObject | None = None
+    usage_is_legacy: bool = False
+    """Only the sums of old servers are there: `input` holds every cached token."""
+    total_cost: float | None = None
+    costs: JsonObject | None = None
+    tool_definitions: Json = None
+    trace_name: str | None = None
+    tier: str | None = None
+    environment: str | None = None
+    version: str | None = None
+    release: str | None = None
+    prompt_name: str | None = None
+    tags: tuple[str, ...] | None = None
+
+    @property
+    def is_call(self) -> bool:
+        """Whether this is a request to a model, and not a span around some."""
+        return self.type in MODEL_CALLS
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """A trace object: what old servers keep there and not on the observation."""
+
+    id: str
+    session_id: str | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    name: str | None = None
+    release: str | None = None
+    tags: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """A score: the label of an arm, or the outcome of a task."""
+
+    name: str
+    value: str
+    trace_id: str | None = None
+    observation_id: str | None = None
+    session_id: str | None = None
+
+
+@dataclass(slots=True)
+class Complaints:
+    """What could not be read of one row, as (pointer, message)."""
+
+    found: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, pointer: str, message: str) -> None:
+        """Note one complaint."""
+        self.found.append((pointer, message))
+
+
+def is_observation(obj: JsonObject) -> bool:
+    """Whether an object looks like a Langfuse observation, in camel or snake case."""
+    if not isinstance(obj.get("id"), str) or not obj.get("id"):
+        return False
+    if _has(obj, "dataType") or "scoreId" in obj:
+        return False
+    return _has(obj, "traceId") and _has(obj, "startTime")
+
+
+def is_trace(obj: JsonObject) -> bool:
+    """Whether an object looks like a Langfuse trace."""
+    return (
+        isinstance(obj.get("id"), str)
+        and "timestamp" in obj
+        and not _has(obj, "traceId")
+        and (_has(obj, "sessionId") or _has(obj, "projectId"))
+    )
+
+
+def is_score(obj: JsonObject) -> bool:
+    """Whether an object looks like a Langfuse score."""
+    return isinstance(obj.get("name"), str) and _has(obj, "dataType") and "value" in obj
+
+
+def read_row(obj: JsonObject, place: Place, complaints: Complaints) -> Row:
+    """An observation as a row.
+
+    Raises `DecodeError` where nothing can be done with it (no id, no readable start); lesser faults
+    go to `complaints` and leave their field unknown.
+    """
+    row_id = _text(obj, "id")
+    if row_id is None:
+        raise DecodeError(f"expected an observation id, got {kind_of(obj.get('id'))}", "$.id")
+    kind = (_text(obj, "type") or "SPAN").upper()
+    if kind not in TYPES:
+        complaints.add("$.type", f"expected one of {', '.join(sorted(TYPES))}, got {kind[:40]!r}")
+    call = kind in MODEL_CALLS
+    usage, legacy = _usage(obj, complaints)
+    io = _get(obj, "input") if call else None
+    return Row(
+        id=row_id,
+        place=place,
+        trace_id=_text(obj, "traceId"),
+        type=kind,
+        parent_id=_text(obj, "parentObservationId"),
+        name=_text(obj, "name"),
+        session_id=_text(obj, "sessionId"),
+        user_id=_text(obj, "userId"),
+        project_id=_text(obj, "projectId"),
+        start=to_time(_get(obj, "startTime"), "$.startTime"),
+        end=_time(obj, "endTime", complaints),
+        updated=_time(obj, "updatedAt", complaints),
+        model=_text(obj, "model") or _text(obj, "providedModelName"),
+        level=_text(obj, "level"),
+        status=_text(obj, "statusMessage"),
+        input=None if io == "" else io,
+        output=(_get(obj, "output") or None) if call else None,
+        parsed_io="promptTokens" in obj or "traceTimestamp" in obj,
+        metadata=_mapping(obj, "metadata", complaints),
+        parameters=_mapping(obj, "modelParameters", complaints),
+        usage=usage,
+        usage_is_legacy=legacy,
+        total_cost=_number(obj, "totalCost", "calculatedTotalCost"),
+        costs=_mapping(obj, "costDetails", complaints),
+        tool_definitions=_mapping(obj, "toolDefinitions", complaints) or None,
+        trace_name=_text(obj, "traceName"),
+        tier=_text(obj, "usagePricingTierName"),
+        environment=_text(obj, "environment"),
+        version=_text(obj, "version"),
+        release=_text(obj, "release"),
+        prompt_name=_text(obj, "promptName"),
+        tags=_tags(obj),
+    )
+
+
+def read_trace(obj: JsonObject) -> TraceRow:
+    """A trace object as a row."""
+    return TraceRow(
+        id=_text(obj, "id") or "",
+        session_id=_text(obj, "sessionId"),
+        user_id=_text(obj, "userId"),
+        project_id=_text(obj, "projectId"),
+        name=_text(obj, "name"),
+        release=_text(obj, "release"),
+        tags=_tags(obj),
+    )
+
+
+def read_score(obj: JsonObject) -> ScoreRow:
+    """A score, in the shape of any version of the scores API or of a trace's `scores`."""
+    subject = obj.get("subject")
+    at: JsonObject = subject if isinstance(subject, Mapping) else {}
+    kind, target = _text(at, "kind") or "", _text(at, "id")
+    stated = _get(obj, "stringValue") or obj.get("value")
+    return ScoreRow(
+        name=_text(obj, "name") or "",
+        value=stated if isinstance(stated, str) else dump(stated),
+        trace_id=_text(obj, "traceId")
+        or _text(at, "traceId")
+        or (target if kind.lower() == "trace" else None),
+        observation_id=_text(obj, "observationId")
+        or (target if kind.lower() == "observation" else None),
+        session_id=_text(obj, "sessionId") or (target if kind.lower() == "session" else None),
+    )
+
+
+_OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+def merge(first: Row, second: Row) -> Row:
+    """Two copies of one observation: the later one, with the gaps filled from the other.
+
+    A page that was fetched without content and one with it are both copies.
+    """
+    newer, older = second, first
+    if (first.updated or _OLDEST) > (second.updated or _OLDEST):
+        newer, older = first, second
+    gaps = {
+        f.name: getattr(older, f.name)
+        for f in fields(Row)
+        if getattr(newer, f.name) is None and getattr(older, f.name) is not None
+    }
+    if not newer.usage and older.usage:
+        gaps |= {"usage": older.usage, "usage_is_legacy": older.usage_is_legacy}
+    return replace(newer, **gaps)
+
+
+def _snake(key: str) -> str:
+    return "".join("_" + c.lower() if c.isupper() else c for c in key)
+
+
+_CAMEL = (
+    "completionStartTime",
+    "costDetails",
+    "dataType",
+    "endTime",
+    "modelParameters",
+    "observationId",
+    "parentObservationId",
+    "projectId",
+    "promptName",
+    "providedModelName",
+    "sessionId",
+    "startTime",
+    "statusMessage",
+    "stringValue",
+    "totalCost",
+    "toolDefinitions",
+    "traceId",
+    "traceName",
+    "updatedAt",
+    "usageDetails",
+    "usagePricingTierName",
+    "userId",
+)
+_SNAKE = {key: _snake(key) for key in _CAMEL}
+
+
+def _has(obj: JsonObject, key: str) -> bool:
+    return key in obj or _SNAKE.get(key, key) in obj
+
+
+def _get(obj: JsonObject, key: str) -> Json:
+    value = obj.get(key)
+    return obj.get(_SNAKE.get(key, key)) if value is None else value
+
+
+def _text(obj: JsonObject, key: str) -> str | None:
+    value = _get(obj, key)
+    return value if isinstance(value, str) and value else None
+
+
+def _number(obj: JsonObject, *keys: str) -> float | None:
+    for key in keys:
+        value = _get(obj, key)
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                continue
+        # The server's sentinel for a group that was not asked for is -1.
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            return float(value)
+    return None
+
+
+def _time(obj: JsonObject, key: str, complaints: Complaints) -> datetime | None:
+    try:
+        return to_time(_get(obj, key), f"$.{key}")
+    except DecodeError as error:
+        complaints.add(error.pointer, error.message)
+        return None
+
+
+def _tags(obj: JsonObject) -> tuple[str, ...] | None:
+    value = obj.get("tags") or obj.get("traceTags")
+    if isinstance(value, str) and value[:1] == "[":
+        try:
+            value = parse(value.encode("utf-8", "surrogatepass"))
+        except DecodeError:
+            return None
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return None
+    return tuple(tag for tag in value if isinstance(tag, str)) or None
+
+
+def _mapping(obj: JsonObject, key: str, complaints: Complaints) -> JsonObject | None:
+    value = _get(obj, key)
+    if isinstance(value, str) and value.lstrip()[:1] == "{":
+        try:
+            value = parse(value.encode("utf-8", "surrogatepass"))
+        except DecodeError:
+            return None
+    if isinstance(value, Mapping):
+        return value
+    if value is not None and value != "" and key == "usageDetails":
+        complaints.add(f"$.{key}", f"expected an object of token counts, got {kind_of(value)}")
+    return None
+
+
+def _usage(obj: JsonObject, complaints: Complaints) -> tuple[JsonObject | None, bool]:
+    details = _mapping(obj, "usageDetails", complaints)
+    if details:
+        return details, False
+    old = obj.get("usage")
+    sums: dict[str, Json] = {}
+    for key, flat in _LEGACY_USAGE:
+        value = obj.get(flat) or (as_object(old).get(key) if isinstance(old, Mapping) else None)
+        if value:
+            sums[key] = value
+    return (sums, True) if sums else (details, False)
+
+
+def nested(row: Row, *path: str) -> Json:
+    """A metadata value by its path, whether the server kept objects, dotted keys or JSON texts."""
+    value: Json = row.metadata or {}
+    for i, key in enumerate(path):
+        if not isinstance(value, Mapping):
+            return None
+        rest = ".".join(path[i:])
+        if rest in value:
+            return value[rest]
+        value = value.get(key)
+        if isinstance(value, str) and value[:1] in "{[":
+            try:
+                value = parse(value.encode("utf-8", "surrogatepass"))
+            except DecodeError:
+                return value
+    return value
+
+
+def scope_of(row: Row) -> str:
+    """Name of the instrumentation that sent a row; "" where it does not say."""
+    name = nested(row, "scope", "name")
+    return name if isinstance(name, str) else ""
