@@ -54,7 +54,13 @@ UNREGISTERED = ("analyzer.sources.langfuse_api",)
 # Third-party or standard module -> modules of ours that may import it.
 FENCES = {
     "duckdb": ("analyzer.store*",),
-    "polars": ("analyzer.store*", "analyzer.ledger*", "analyzer.views*", "analyzer.tune*"),
+    "polars": (
+        "analyzer.store*",
+        "analyzer.ledger*",
+        "analyzer.views*",
+        "analyzer.tune*",
+        "analyzer.workspace",
+    ),
     "plotly": ("analyzer.views.charts",),
     "streamlit": ("apps*",),
 }

@@ -20,6 +20,8 @@ from analyzer.model import LaneSteps, Part, Problem, Range
 from analyzer.sources.unpack import GzipReader
 
 HEAD_BYTES = 65_536
+READ_BUFFER = 1 << 20
+"""Lines of whole prompts are long; the default of 8 kB puts each together from dozens of pieces."""
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 DEFAULT_PROJECT = "default"
@@ -85,7 +87,7 @@ def read_head(path: Path) -> Head:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedReader[Any]]:
     """Open a file for reading, unpacking gzip and zstd by content and not by name."""
-    with path.open("rb") as raw:
+    with io.BufferedReader(path.open("rb", buffering=0), READ_BUFFER) as raw:
         magic = raw.read(4)
         raw.seek(0)
         if magic.startswith(GZIP_MAGIC):

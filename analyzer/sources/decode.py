@@ -42,6 +42,8 @@ def parse(raw: bytes) -> Json:
         raise DecodeError(
             "expected JSON of sane depth, got deeper nesting than can be read"
         ) from error
+    except ValueError as error:
+        raise DecodeError(f"expected numbers of sane length: {error}") from error
 
 
 def parse_many(raw: bytes) -> list[Json]:
@@ -58,7 +60,7 @@ def parse_many(raw: bytes) -> list[Json]:
         while at < len(text):
             try:
                 value, at = _raw_decoder.raw_decode(text, at)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 raise error from None
             values.append(cast("Json", value))
             while at < len(text) and text[at].isspace():
@@ -149,15 +151,15 @@ def to_time(value: Json, pointer: str = "$") -> datetime | None:
     """
     if value is None or value == "":
         return None
-    if isinstance(value, str) and not value.isdigit():
+    if isinstance(value, str) and not value.isdecimal():
         try:
             at = datetime.fromisoformat(value.strip())
-        except ValueError:
+            return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        except (ValueError, OverflowError):
             raise DecodeError(f"expected an ISO 8601 time, got {value[:40]!r}", pointer) from None
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     if isinstance(value, str):
         value = int(value[:20])
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1 << 63:
         for scale in (1, 1_000, 1_000_000, 1_000_000_000):
             if EARLIEST_EPOCH <= value / scale < EARLIEST_EPOCH * 10:
                 return datetime.fromtimestamp(value / scale, UTC)

@@ -1,4 +1,5 @@
 """Write one line of step JSONL after each model call. Standard library only; copy it as it is."""
+# ruff: noqa: UP017
 
 import json
 from datetime import datetime, timezone

@@ -1,0 +1,100 @@
+"""Checks a step JSONL file against the published schema, a line at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+
+import jsonschema
+
+from analyzer.errors import DecodeError
+from analyzer.model import Problem
+from analyzer.sources.base import ends_with_newline, read_lines
+from analyzer.sources.decode import Json, JsonObject, as_object, kind_of, parse
+
+SCHEMA_FILE = "steps_schema.json"
+MOST_PROBLEMS = 1000
+"""A file of another format fails on every line; the first thousand complaints say so."""
+PER_LINE = 20
+
+
+@cache
+def schema() -> JsonObject:
+    """The published JSON Schema (draft 2020-12) of one line."""
+    return as_object(parse(files("analyzer.sources").joinpath(SCHEMA_FILE).read_bytes()))
+
+
+def validate_file(path: Path) -> list[Problem]:
+    """What a file breaks the schema with: line, pointer, and expected against got.
+
+    An empty list is a valid file. At most `MOST_PROBLEMS`. Raises `OSError` where the file cannot
+    be opened.
+    """
+    return list(islice(iter_problems(path), MOST_PROBLEMS))
+
+
+def iter_problems(path: Path) -> Iterator[Problem]:
+    """The same, one by one and without a limit."""
+    check = jsonschema.Draft202012Validator(schema())
+    held: Problem | None = None
+    for entry in read_lines(path):
+        if held is not None:
+            yield held
+            held = None
+        if isinstance(entry, Problem):
+            yield entry
+            continue
+        number, line = entry
+        try:
+            found = parse(line)
+        except DecodeError as error:
+            held = Problem(str(path), number, error.pointer, error.message)
+            continue
+        for breach in islice(check.iter_errors(found), PER_LINE):
+            pointer, message = _explain(breach)
+            yield Problem(str(path), number, pointer, message)
+    if held is not None and ends_with_newline(path):
+        yield held
+
+
+def _explain(error: jsonschema.ValidationError) -> tuple[str, str]:
+    """Where a value breaks the schema, and what was expected and came."""
+    pointer = "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path
+    )
+    got: Json = error.instance
+    match error.validator:
+        case "type":
+            kinds = error.validator_value
+            names = " or ".join(kinds) if isinstance(kinds, list) else kinds
+            return pointer, f"expected {names}, got {_shown(got)}"
+        case "required":
+            missing = [key for key in error.validator_value if key not in as_object(got)]
+            return pointer, f"expected the field {missing[0]!r}, got an object without it"
+        case "additionalProperties":
+            known = sorted(error.schema.get("properties", {}))
+            unknown = [k for k in as_object(got) if k not in known and not k.startswith("x_")]
+            return pointer, f"expected only known fields ({', '.join(known)}), got {unknown}"
+        case "enum" | "const":
+            wanted = json.dumps(error.validator_value)
+            return pointer, f"expected one of {wanted}, got {_shown(got)}"
+        case "anyOf" | "oneOf":
+            wanted = error.schema.get("$comment") or error.schema.get("description", "")
+            return (
+                pointer,
+                f"expected {wanted or 'one of the forms of the schema'}, got {_shown(got)}",
+            )
+        case _:
+            return pointer, f"expected {error.validator} {error.validator_value}, got {_shown(got)}"
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return f"{kind_of(value)} ({json.dumps(value)[:60]})"
+    if isinstance(value, dict):
+        return f"an object with {', '.join(sorted(value)[:8]) or 'no fields'}"
+    return kind_of(value)
