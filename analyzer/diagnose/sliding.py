@@ -18,7 +18,7 @@ MIN_BREAKS = 3
 MAX_PAUSE = 2
 """Steps without a sliding break that a run may hold (a step that added nothing old enough)."""
 FORWARD_SHARE = 0.8
-STUB_SHARE = 0.6
+STUB_SHARE = 0.4
 CUT_SHARE = 0.25
 FLOOR_DRIFT = 0.15
 

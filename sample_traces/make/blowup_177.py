@@ -42,13 +42,13 @@ TURNS = (60, 45, 40, 32)
 KEEP = 11
 KEEP_AT_START = 9
 """At the start of a turn the agent clears down to nine results."""
-KEEP_AT_RESUME = 6
-"""The process that resumed the conversation loaded it with the newest six results only."""
+KEEP_AT_RESUME = 5
+"""The process that resumed the conversation loaded it with the newest five results only."""
 FLOOR = 102_795
 """Tokens of tools, system prompt and messages 0..165: the read that the article shows from step 7."""
 PROMPTS = {4: 175_958, 5: 176_253, 6: 176_485, 7: 177_350, 8: 180_033, 9: 180_429, 58: 219_883}
-"""Prompt tokens (read + written) of the article's rows, by step."""
-RESUMED_MESSAGES = 178
+"""Prompt tokens (read + written) of the article's rows, by step (steps count from 0)."""
+RESUMED_MESSAGES = 176
 CLEARED_UP_TO = 165
 EARLIER_EDITS = 7
 """Of the 82 exchanges before the resume, as many were writing calls, so 75 results are stubs."""
@@ -57,9 +57,9 @@ EDITS_UNTIL_58 = 27
 TWIN_STEP = 54
 """The step whose prompt brings the results of two parallel calls, so that at step 58 the newest
 11 results stand in 10 messages and the last stub at 273."""
-WRITE_AT_START, WRITE_AT_END = 91_470, 117_500
+WRITE_AT_START, WRITE_AT_END = 94_230, 117_500
 """Written tokens a step in turns 2 to 4; chosen so that all writes cost $64.8."""
-REASONING = 497
+REASONING = 634
 """Mean hidden reasoning a step; chosen so that the session costs $77.3."""
 TOOLS = {
     "read_file": ("path", "offset", "limit"),
@@ -189,7 +189,7 @@ class Agent:
         self.messages[place] = replace(self.messages[place], blocks=blocks)
 
     def resume(self) -> None:
-        """The 178 messages before the recording: 88 exchanges, of which 82 are cleared."""
+        """The 176 messages before the recording: 87 exchanges, of which 82 are cleared."""
         self.talk("user", [text_block("user", "")])
         self.talk("user", [say(self.rng, "user", 240)])
         cleared = (CLEARED_UP_TO - 1) // 2
@@ -205,7 +205,7 @@ class Agent:
 
 def kinds_of_first_turn(rng: Random) -> dict[int, bool]:
     """Whether the exchange whose result stands at an index reads, for turn 1 and the window."""
-    leaving = [*range(CLEARED_UP_TO + 2, RESUMED_MESSAGES, 2), *range(181, 274, 2)]
+    leaving = [*range(CLEARED_UP_TO + 2, RESUMED_MESSAGES, 2), *range(179, 274, 2)]
     fixed = {167, 169, 171, 185, 187, 189, 191, 193, 195, 273}
     free = [index for index in leaving if index not in fixed]
     # One of each pair of neighbours writes, so that the window's weight stays even.
@@ -233,8 +233,8 @@ def record() -> Recorder:
         agent.slide(KEEP_AT_START if turn else KEEP_AT_RESUME)
         marked = agent.results[agent.cleared - 1].message
         floor = agent.head.tokens + sum(m.tokens for m in agent.messages[: marked + 1])
-        for step in range(1, steps + 1):
-            if step > 1:
+        for step in range(steps):
+            if step > 0:
                 grow(agent, answer, goal(turn, step, steps, floor, rng))
             answer = next_answer(agent, kinds, rng, turn, step, steps)
             took = 5 + sum(block.tokens for block in answer) / 190
@@ -245,12 +245,12 @@ def record() -> Recorder:
                 list(agent.messages),
                 answer,
                 marked=frozenset({marked}),
-                whole=step == 1,
+                whole=step == 0,
                 reasoning=round(REASONING * agent.rng.uniform(0.5, 1.5)),
-                extra={"stop_reason": "end_turn" if step == steps else "tool_use"},
+                extra={"stop_reason": "end_turn" if step == steps - 1 else "tool_use"},
             )
             clock += took + rng.uniform(3.7, 9.8)
-        clock += rng.uniform(70, 95)
+        clock += rng.uniform(100, 125)
     return recorder
 
 
@@ -267,7 +267,7 @@ def goal(turn: int, step: int, steps: int, floor: int, rng: Random) -> tuple[int
         share = (step - known) / (58 - known)
         path = PROMPTS[known] + share * (PROMPTS[58] - PROMPTS[known])
         return round(path + rng.uniform(-1_500, 1_500)), False
-    share = (step - 1) / (steps - 1)
+    share = step / (steps - 1)
     path = floor + WRITE_AT_START + share * (WRITE_AT_END - WRITE_AT_START)
     return round(path + rng.uniform(-1_500, 1_500)), False
 
@@ -296,7 +296,7 @@ def next_answer(
     agent: Agent, kinds: dict[int, bool], rng: Random, turn: int, step: int, steps: int
 ) -> list[Block]:
     """The response of a step; its result will stand behind the messages of now."""
-    if step == steps:
+    if step == steps - 1:
         return [say(rng, "assistant", 640)]
     index = len(agent.messages) + 1
     calm = turn == 0 and step in (4, 5)
@@ -315,7 +315,7 @@ def check(recorder: Recorder) -> None:
     rows |= {9: (196, 78, 171, 102_795, 77_634), 58: (294, 101, 273, 102_795, 117_088)}
     rebuilt = prompts(recorder.lines)
     for step, row in rows.items():
-        messages, usage = rebuilt[step - 1], recorder.usages[step - 1]
+        messages, usage = rebuilt[step], recorder.usages[step]
         stubs = [
             i
             for i, message in enumerate(messages)
@@ -325,7 +325,7 @@ def check(recorder: Recorder) -> None:
         got = (len(messages), len(stubs), max(stubs), usage.read, usage.write)
         assert got == row, f"step {step}: expected {row}, got {got}"
     assert len(recorder.lines) == 177
-    assert all(usage.read == FLOOR for usage in recorder.usages[6 : TURNS[0]])
+    assert all(usage.read == FLOOR for usage in recorder.usages[7 : TURNS[0]])
     cost = recorder.cost()
     assert abs(cost["total"] - 77.3) < 0.05 and abs(cost["write"] - 64.8) < 0.05, cost
 

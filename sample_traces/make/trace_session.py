@@ -133,7 +133,7 @@ class Recorder:
         usage = self._serve(after_s, head, messages, marked)
         at = self.start + timedelta(seconds=after_s)
         now = [message.json(i in marked) for i, message in enumerate(messages)]
-        number = len(self.lines) + 1
+        number = len(self.lines)
         line = {
             "v": 1,
             "session": self.session,
