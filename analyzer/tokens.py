@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from analyzer.model import Lane, Part, Prompt, Range, Step
+from analyzer.ranges import appended_ranges, common_parts, head, tail_ranges
 
 ASCII_CHARS_PER_TOKEN = 3.9
 """English prose is near 4.3, code near 3.3; the calibration of `measure` takes the rest out."""
@@ -33,6 +34,10 @@ def estimate(text: str) -> int:
     wide = (len(text.encode("utf-8", "surrogatepass")) - len(text)) // 2
     wide = min(wide, len(text))
     return max(1, round((len(text) - wide) / ASCII_CHARS_PER_TOKEN + wide * OTHER_TOKENS_PER_CHAR))
+
+
+ANCHOR_SHARE = 0.25
+"""An estimate may be off by this share and still say which breakpoint a read went up to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,7 @@ class _Measurement:
         self.sums = [0]
         self.errors: list[float] = []
         self.ratio = self._calibrate()
+        self.anchors = self._anchors()
 
     def _weight(self, ranges: tuple[Range, ...]) -> int:
         return sum(self.weight_sums[r.stop] - self.weight_sums[r.start] for r in ranges)
@@ -154,6 +160,34 @@ class _Measurement:
             return None
         return now - was, added
 
+    def _anchors(self) -> list[tuple[int, int]]:
+        """Prefixes of the first prompt whose size a recorded read tells: (parts, tokens), growing.
+
+        A cache can only give back a prefix that ends at a breakpoint. When a later step keeps no
+        more of the first prompt than its first parts, and reads about as much as these up to a
+        breakpoint are estimated to hold, then what it read is their exact size.
+        """
+        first = next(iter(self.lane.steps), None)
+        total = first.usage.prompt if first and first.usage else None
+        if first is None or total is None or first.prompt is None or not first.prompt.recorded:
+            return []
+        scale = total / max(1, self._weight(first.prompt.ranges))
+        whole = len(first.prompt)
+        found: dict[int, int] = {}
+        for step in self.lane.steps:
+            read = step.usage.cache_read if step.usage else None
+            if not read or step.prompt is None or read >= total:
+                continue
+            common = common_parts(first.prompt, step.prompt)
+            marks = (b.position + 1 for p in (first.prompt, step.prompt) for b in p.breakpoints)
+            guesses = {n: self._weight(head(first.prompt, n)) * scale for n in (*marks, whole)}
+            parts = min(guesses, key=lambda n: abs(guesses[n] - read))
+            near = abs(guesses[parts] - read) <= ANCHOR_SHARE * read
+            if near and parts <= common and parts < whole:
+                found.setdefault(parts, read)
+        ordered = sorted(found.items())
+        return [a for a, b in pairwise([*ordered, (0, total)]) if a[1] < b[1]]
+
     def run(self) -> Sizes:
         hidden: list[int] = []
         appended: list[int] = []
@@ -186,11 +220,23 @@ class _Measurement:
         known = self._tokens(
             tuple(Range(r.start, min(r.stop, start)) for r in step.prompt.ranges if r.start < start)
         )
-        if total is not None and fresh:
+        if total is not None and start == 0 and self.anchors:
+            exact = self._between_anchors(step.prompt, total)
+        elif total is not None and fresh:
             budget = self._budget(total, known, before, step)
             if budget is not None:
                 exact = self._divide(budget, fresh, before)
         self._extend(top, exact)
+
+    def _between_anchors(self, prompt: Prompt, total: int) -> dict[int, int]:
+        """Divide the first prompt's total segment by segment between its anchors."""
+        indices = list(prompt.indices())
+        exact: dict[int, int] = {}
+        at = given = 0
+        for parts, tokens in (*self.anchors, (len(indices), total)):
+            exact |= self._divide(tokens - given, indices[at:parts], None)
+            at, given = parts, tokens
+        return exact
 
     def _budget(self, total: int, known: int, before: Step | None, step: Step) -> int | None:
         """Tokens to divide among the parts that are new in this prompt; None to estimate them."""
@@ -271,39 +317,3 @@ def _apportion(total: int, weights: dict[int, int]) -> dict[int, int]:
         shares[i] = upto - given
         given = upto
     return shares
-
-
-def appended_ranges(before: Prompt, now: Prompt) -> tuple[Range, ...] | None:
-    """What `now` adds behind `before`; None if `before` is not a prefix of `now`."""
-    old, new = list(before.ranges), list(now.ranges)
-    for i, r in enumerate(old):
-        if i >= len(new):
-            return None
-        if new[i] == r:
-            continue
-        last = i == len(old) - 1
-        if last and new[i].start == r.start and new[i].stop >= r.stop:
-            return (Range(r.stop, new[i].stop), *new[i + 1 :])
-        return None
-    return tuple(new[len(old) :])
-
-
-def tail_ranges(before: Prompt, now: Prompt) -> tuple[Range, ...]:
-    """The end of `now` behind the last part that `before` holds too.
-
-    With nothing in common the tail is the whole prompt.
-    """
-    held = sorted(before.ranges)
-    tail: list[Range] = []
-    for r in reversed(now.ranges):
-        cut = max(
-            (min(r.stop, h.stop) for h in held if h.start < r.stop and h.stop > r.start),
-            default=None,
-        )
-        if cut is None:
-            tail.append(r)
-            continue
-        if cut < r.stop:
-            tail.append(Range(cut, r.stop))
-        break
-    return tuple(reversed(tail))

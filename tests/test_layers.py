@@ -21,6 +21,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 ROWS = (
     ("errors",),
     ("model",),
+    ("ranges",),
     ("tokens", "pricing", "records"),
     ("edits",),
     ("sources", "store", "caching", "policies"),

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from analyzer.diagnose.base import Case, Verdict
 from analyzer.model import Part, Range
-from analyzer.tokens import appended_ranges
+from analyzer.ranges import appended_ranges
 
 LOOKBACK_POSITIONS = 20
 """Positions that a breakpoint checks, itself the first. Source: Anthropic, prompt caching, 2026-09."""

@@ -3,10 +3,7 @@
 from analyzer.ledger.prefix import (
     Divergence,
     PoolIndex,
-    common_parts,
     divergence,
-    head,
-    part_at,
     stubs_of,
 )
 from analyzer.ledger.rows import LaneLedger, StepRow, Thresholds, expired, lane_ledger
@@ -17,11 +14,8 @@ __all__ = [
     "PoolIndex",
     "StepRow",
     "Thresholds",
-    "common_parts",
     "divergence",
     "expired",
-    "head",
     "lane_ledger",
-    "part_at",
     "stubs_of",
 ]

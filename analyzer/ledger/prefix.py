@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from analyzer.model import Lane, Part, Prompt, Range
+from analyzer.ranges import common_parts, part_at
 
 SHRUNK = 0.5
 """A result that comes again at less than this share of its size stands for the earlier one."""
@@ -82,20 +83,6 @@ def stubs_of(pool: tuple[Part, ...]) -> list[bool]:
     return stubs
 
 
-def common_parts(before: Prompt, now: Prompt) -> int:
-    """How many parts two prompts of one lane begin with in common."""
-    common = 0
-    old = iter(before.ranges)
-    new = iter(now.ranges)
-    a, b = next(old, None), next(new, None)
-    while a is not None and b is not None and a.start == b.start:
-        length = min(a.stop - a.start, b.stop - b.start)
-        common += length
-        a = Range(a.start + length, a.stop) if length < a.stop - a.start else next(old, None)
-        b = Range(b.start + length, b.stop) if length < b.stop - b.start else next(new, None)
-    return common
-
-
 def divergence(index: PoolIndex, before: Prompt, now: Prompt) -> Divergence | None:
     """The first part that differs; None if `now` is `before` with parts added or left off its end."""
     common = common_parts(before, now)
@@ -105,26 +92,6 @@ def divergence(index: PoolIndex, before: Prompt, now: Prompt) -> Divergence | No
     in_messages = index.pool[is_].section == "messages" and index.pool[was].section == "messages"
     place = index.message_index(now, common) if in_messages else -1
     return Divergence(common, place, was, is_)
-
-
-def part_at(prompt: Prompt, position: int) -> int:
-    """Pool index of the part at a position of a prompt."""
-    for r in prompt.ranges:
-        if position < r.stop - r.start:
-            return r.start + position
-        position -= r.stop - r.start
-    raise IndexError(position)
-
-
-def head(prompt: Prompt, parts: int) -> tuple[Range, ...]:
-    """The ranges of the first so many parts."""
-    out = []
-    for r in prompt.ranges:
-        if parts <= 0:
-            break
-        out.append(Range(r.start, min(r.stop, r.start + parts)))
-        parts -= r.stop - r.start
-    return tuple(out)
 
 
 def _running(flags: Iterable[bool]) -> list[int]:

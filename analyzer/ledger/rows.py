@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from analyzer.ledger.prefix import Divergence, PoolIndex, divergence, head
+from analyzer.ledger.prefix import Divergence, PoolIndex, divergence
 from analyzer.model import TTL_SECONDS, Lane, Prompt, Step, Ttl, Usage
 from analyzer.pricing import Cost, PriceBook, Rates
+from analyzer.ranges import head
 from analyzer.tokens import Sizes, confirmed, measure
 
 BREAK_SHARE = 0.05

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.ledger import common_parts, divergence, stubs_of
+from analyzer.ledger import divergence, stubs_of
 from analyzer.ledger.prefix import PoolIndex
 from analyzer.model import Lane, Prompt, Range, SessionKey
+from analyzer.ranges import common_parts
 from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.sources.base import to_ranges
 from analyzer.sources.blocks import make_part
@@ -60,7 +61,7 @@ def test_the_sizes_of_parts_add_up_to_the_recorded_totals(churn) -> None:
 
 
 def test_a_break_loses_what_was_sent_again_and_not_what_is_new(churn) -> None:
-    records, found = churn
+    _, found = churn
     row = found.rows[10]
     usage = row.usage
     assert row.is_break

@@ -1,0 +1,147 @@
+"""The fast engine against the naive one, over random recordings, policies and caches."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzer.caching import CACHES
+from analyzer.model import Lane
+from analyzer.policies import parse_spec
+from analyzer.policies.base import RedLines
+from analyzer.pricing import PriceBook
+from analyzer.replay import LaneReplay, Placement, ReplayResult, build_lane, replay
+from tests.replay.recordings import (
+    STUB,
+    Message,
+    Recorder,
+    agent,
+    call,
+    keep_newest,
+    result,
+    user,
+    words,
+)
+
+BOOK = PriceBook.default()
+SPECS = [
+    "recorded",
+    "raw",
+    "sliding-stubs:keep=2",
+    "sliding-stubs:keep=0",
+    "sliding-stubs:keep=5,placeholder=gone",
+    "watermarks:window=6000,protect_tokens=900",
+    "watermarks:window=4000,protect_tokens=300,summary_tokens=200",
+    "watermarks:window=5000,snip_at=1.0,protect_tokens=0,summary_tokens=50",
+    "watermarks:window=3000,snip_at=0.1,prune_at=0.2,summarize_at=0.3,protect_tokens=500,summary_tokens=9",
+]
+
+
+def random_lane(seed: int, steps: int, session: str) -> Lane:
+    """A lane that does everything a recording may do: rewinds, own compaction, new tools, gaps."""
+    r = random.Random(seed)
+    recorder = Recorder(session=session, marked=r.random() < 0.7)
+    messages: list[Message] = [user("Please do it. " + words(r, 20))]
+    stubbed = False
+    for n in range(steps):
+        happening = r.random()
+        if happening < 0.08:
+            messages = keep_newest(r.randint(0, 3))(messages, n)
+            stubbed = True
+        elif happening < 0.14 and len(messages) > 6:
+            messages = messages[: len(messages) - 2 * r.randint(1, 2)]
+        elif happening < 0.2 and len(messages) > 6:
+            summary = user("Summary of the conversation: " + words(r, 30))
+            messages = [summary, *messages[-2 * r.randint(0, 2) or len(messages) :]]
+        elif happening < 0.24:
+            recorder.tools += 1
+        elif happening < 0.28:
+            recorder.system += "!"
+        elif happening < 0.36:
+            messages = [*messages, user("And also this: " + words(r, r.randint(3, 40)))]
+        elif happening < 0.39 and len(messages) > 4:
+            messages = [messages[0], *messages[3:]]
+        share = r.choice([0.0, 0.3, 0.9])
+        recorder.send(
+            messages,
+            gap=r.choice([3, 20, 200, 400, 4000]),
+            model=r.choice(["claude-sonnet-4-5", "claude-sonnet-4-5", "claude-haiku-4-5"]),
+            output=r.randint(1, 100),
+            human=r.random() < 0.2,
+            read=lambda total, share=share: int(total * share),
+        )
+        calls = [f"{session}-{n}-{k}" for k in range(r.choice([1, 1, 2]))]
+        answer: list[object] = []
+        said: list[object] = [{"type": "text", "text": words(r, r.randint(1, 60)) + ". Then. So."}]
+        tool = r.choice(["bash", "read", "Skill", "AskUserQuestion"])
+        for call_id in calls:
+            said += cast("list[object]", call(call_id, tool=tool)["content"])[-1:]
+            text = STUB if stubbed and r.random() < 0.05 else words(r, r.randint(1, 400))
+            answer += cast("list[object]", result(call_id, text)["content"])
+        messages = [
+            *messages,
+            {"role": "assistant", "content": said},
+            {"role": "user", "content": answer},
+        ]
+    return recorder.lane()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    steps=st.integers(1, 24),
+    spec=st.sampled_from(SPECS),
+    cache=st.sampled_from(list(CACHES)),
+    placement=st.sampled_from(["recorded", "standard"]),
+    carried=st.booleans(),
+)
+def test_fast_and_naive_agree_to_the_token(
+    seed: int, steps: int, spec: str, cache: str, placement: Placement, carried: bool
+) -> None:
+    lanes = [build_lane(random_lane(seed + k, steps, f"s{k}")) for k in range(2)]
+    policy = parse_spec(spec)
+    fast, naive = (
+        replay(
+            lanes, policy, CACHES[cache], BOOK, placement=placement, carried=carried, engine=engine
+        )
+        for engine in ("fast", "naive")
+    )
+    assert columns(fast, spec) == columns(naive, spec)
+    assert fast.cost_usd == naive.cost_usd
+
+
+def columns(out: ReplayResult, spec: str) -> list[LaneReplay]:
+    """What must agree. How the recording's own edits are counted depends on how they are aligned."""
+    if spec == "recorded":
+        return [replace(lane, edits=[], red_lines=RedLines()) for lane in out.lanes]
+    return list(out.lanes)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_an_agent_without_a_recorded_policy_gives_equal_columns(spec: str) -> None:
+    lane = build_lane(agent(60))
+    fast, naive = (
+        replay([lane], parse_spec(spec), CACHES["anthropic"], BOOK, engine=engine)
+        for engine in ("fast", "naive")
+    )
+    assert columns(fast, spec) == columns(naive, spec)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), steps=st.integers(1, 25))
+def test_the_recorded_policy_reproduces_what_was_sent(seed: int, steps: int) -> None:
+    recorded = random_lane(seed, steps, "s")
+    lane = build_lane(recorded)
+    for n, step in enumerate(recorded.steps):
+        assert step.prompt is not None
+        assert lane.recorded(n) == recorded.parts(step.prompt)
+    out = replay([lane], parse_spec("recorded"), CACHES["anthropic"], BOOK, engine="naive")
+    assert all(out.lanes[0].same)
+    usages = [step.usage for step in recorded.steps]
+    assert out.lanes[0].read == [u.cache_read for u in usages if u]
+    assert out.lanes[0].prompt == [u.prompt for u in usages if u]
