@@ -11,10 +11,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyzer.caching import CacheModel
+    from analyzer.comparison import Comparison
     from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
     from analyzer.edits import Edit
+    from analyzer.errors import AnalyzerError, StoreError, UsageError
     from analyzer.ingest import IngestReport, ingest
-    from analyzer.model import Breakpoint, Lane, Part, Problem, Prompt, Session, SessionKey, Step, Usage
+    from analyzer.model import (
+        Breakpoint,
+        Lane,
+        Part,
+        Problem,
+        Prompt,
+        Session,
+        SessionKey,
+        Step,
+        Usage,
+    )
     from analyzer.policies import Policy, parse_spec
     from analyzer.pricing import PriceBook
     from analyzer.sources import Source
@@ -22,8 +34,10 @@ if TYPE_CHECKING:
     from analyzer.workspace import Workspace, analyse
 
 __all__ = [
+    "AnalyzerError",
     "Breakpoint",
     "CacheModel",
+    "Comparison",
     "Edit",
     "Finding",
     "IngestReport",
@@ -40,7 +54,9 @@ __all__ = [
     "Source",
     "Step",
     "Store",
+    "StoreError",
     "Usage",
+    "UsageError",
     "Verdict",
     "Workspace",
     "analyse",
@@ -50,8 +66,10 @@ __all__ = [
 
 _HOMES = {
     "analyzer.caching": ("CacheModel",),
+    "analyzer.comparison": ("Comparison",),
     "analyzer.diagnose": ("Finding", "SessionDiagnosis", "Verdict"),
     "analyzer.edits": ("Edit",),
+    "analyzer.errors": ("AnalyzerError", "StoreError", "UsageError"),
     "analyzer.ingest": ("IngestReport", "ingest"),
     "analyzer.model": (
         "Breakpoint",

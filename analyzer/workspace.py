@@ -14,15 +14,19 @@ from pathlib import Path
 
 import polars as pl
 
+from analyzer.comparison import Comparison, LeftOut, compare_policies, fidelity_of
 from analyzer.diagnose import Finding, SessionDiagnosis, Verdict, diagnose_session
 from analyzer.errors import UsageError
 from analyzer.ledger import StepRow
 from analyzer.model import Session, SessionKey
 from analyzer.pricing import PriceBook
+from analyzer.replay import Fidelity
 from analyzer.store import STEP_FACT_COLUMNS, FindingRow, Scope, SessionFacts, Store
 
 ANALYSIS_VERSION = "1"
 """Goes up whenever a rule or a definition changes, so that stored facts are made again."""
+EVIDENCE_SESSIONS = 12
+EVIDENCE_STEPS = 2_000
 Progress = Callable[[int, int], None]
 """Called with (done, of all)."""
 
@@ -79,6 +83,40 @@ class Workspace:
     def _judge(self, key: SessionKey) -> SessionDiagnosis:
         return diagnose_session(self.load(key, content=True), self.book)
 
+    # -- replay -------------------------------------------------------------------------------
+
+    def compare(
+        self, keys: Sequence[SessionKey], specs: Sequence[str], cache: str | None = None
+    ) -> Comparison:
+        """Sessions replayed under policies. Raises `UsageError` for unknown names."""
+        diagnoses = [self.diagnose(key) for key in keys]
+        evidence = [] if cache else self._evidence(keys)
+        return compare_policies(diagnoses, specs, self.book, cache=cache, evidence=evidence)
+
+    def backtest(
+        self, keys: Sequence[SessionKey], cache: str | None = None
+    ) -> tuple[tuple[Fidelity, ...], tuple[LeftOut, ...]]:
+        """The recorded policy replayed against recorded usage."""
+        diagnoses = [self.diagnose(key) for key in keys]
+        evidence = [] if cache else self._evidence(keys)
+        return fidelity_of(diagnoses, self.book, cache=cache, evidence=evidence)
+
+    def _evidence(self, keys: Sequence[SessionKey]) -> list[SessionDiagnosis]:
+        """Other sessions of the same projects that may show which cache rule the provider follows.
+
+        Sessions whose cache broke tell most, so the most wasteful ones are asked first.
+        """
+        projects = {key.project for key in keys}
+        frame = self.sessions().sort("wasted_usd", descending=True, nulls_last=True)
+        others = [
+            SessionKey(*row)
+            for row in frame.filter(pl.col("n_steps") <= EVIDENCE_STEPS)
+            .select("project", "user_id", "session_id")
+            .iter_rows()
+        ]
+        chosen = [k for k in others if k.project in projects and k not in keys]
+        return [self.diagnose(key) for key in chosen[:EVIDENCE_SESSIONS]]
+
 
 def _named(name: str, known: Sequence[SessionKey]) -> SessionKey:
     exact = [key for key in known if key.session_id == name]
@@ -94,9 +132,7 @@ def _named(name: str, known: Sequence[SessionKey]) -> SessionKey:
     )
 
 
-def analyse(
-    store_path: Path, progress: Progress | None = None, prices: Path | None = None
-) -> int:
+def analyse(store_path: Path, progress: Progress | None = None, prices: Path | None = None) -> int:
     """Judge every session that was touched since its facts were made; how many were judged.
 
     Raises `StoreError` where the store is busy or missing.

@@ -32,6 +32,7 @@ ROWS = (
     ("diagnose", "loss", "replay"),
     ("tune",),
     ("push",),
+    ("comparison",),
     ("workspace",),
     ("views",),
     ("cli",),

@@ -22,6 +22,8 @@ AUTOMATIC_UNIT = 128
 AUTOMATIC_MINIMUM = 1_024
 """Automatic caches report reads in units of 128 tokens from 1,024 on. Source: OpenAI's prompt
 caching guide, read 2026-11; other automatic caches use smaller units, which this rounds down."""
+UNSEEN_CUT = 60
+"""Tokens that a broken step must have cut before its prompt is known to hold unseen stubs."""
 COMPACTED = 0.5
 """A prompt that kept less than this share of the tokens before it was compacted."""
 
@@ -111,6 +113,7 @@ class _LedgerBuilder:
         self.index = PoolIndex(lane)
         self.automatic = not any(step.usage and step.usage.cache_write for step in lane.steps)
         self.ttl: Ttl | None = None
+        self.cut_unseen = False
 
     def run(self) -> LaneLedger:
         rows: list[StepRow] = []
@@ -144,6 +147,8 @@ class _LedgerBuilder:
         shared = self._shared(step, before, diverged)
         lost = self._lost(usage, expected, appended, shared if compacted else None)
         rates = self.book.rates(step.model, step.at, usage.prompt, step.provider)
+        is_break = self._is_break(lost, expected)
+        stubs = self._visible_stubs(prompt, is_break=is_break, cut=cut, compacted=compacted)
         return StepRow(
             lane=self.lane.name,
             step=number,
@@ -152,8 +157,8 @@ class _LedgerBuilder:
             usage=usage,
             prompt_tokens=usage.prompt,
             n_messages=self.index.n_messages(prompt) if prompt else None,
-            n_stubs=self.index.n_stubs(prompt) if prompt else None,
-            last_stub_index=self.index.last_stub_index(prompt) if prompt else None,
+            n_stubs=self.index.n_stubs(stubs) if stubs else None,
+            last_stub_index=self.index.last_stub_index(stubs) if stubs else None,
             gap_s=_gap(before, step),
             window_used=self._window_used(step),
             shared_prefix_tokens=shared,
@@ -166,10 +171,25 @@ class _LedgerBuilder:
             cost=self.book.cost(usage, step.model, step.at, step.provider),
             rates=rates,
             wasted_usd=_wasted(usage, lost, rates),
-            is_break=self._is_break(lost, expected),
+            is_break=is_break,
             compacted=compacted,
             ttl=self.ttl,
         )
+
+    def _visible_stubs(
+        self, prompt: Prompt | None, *, is_break: bool, cut: int | None, compacted: bool
+    ) -> Prompt | None:
+        """The prompt whose stubs can be counted; None once content was replaced out of sight.
+
+        A rebuilt prompt shows the content that was there, not the stub that was sent for it.
+        """
+        if prompt is None or prompt.recorded:
+            return prompt
+        if compacted:
+            self.cut_unseen = False
+        elif is_break and cut is not None and cut > UNSEEN_CUT:
+            self.cut_unseen = True
+        return None if self.cut_unseen else prompt
 
     def _new_stubs(self, old: Prompt | None, prompt: Prompt | None) -> int:
         if old is None or prompt is None:

@@ -22,6 +22,8 @@ _OWN: tuple[Source, ...] = (
     AnthropicLogSource(),
 )
 
+__all__ = ["SOURCES", "Head", "Source", "detect", "load_plugins", "named"]
+
 SOURCES: dict[str, Source] = {source.name: source for source in _OWN}
 
 

@@ -176,12 +176,10 @@ class _Reader:
             # time; later rows of the open response have the same id and another time.
             key = self._open_key(lane, identity) or f"{identity}@{row.timestamp}"
         counts = None if message.usage is None else anthropic_usage(message.usage, _USAGE_POINTER)
-        parts = list(
-            self.content.parts(message.content, "assistant", lane.last_role() != "assistant")
-        )
-        if self._open_key(lane, identity) is not None or lane.is_open(key):
-            parts = [_continued(p) for p in parts]
-        else:
+        continues = lane.is_open(key)
+        first = not continues and lane.last_role() != "assistant"
+        parts = list(self.content.parts(message.content, "assistant", first))
+        if not continues:
             lane.follow(row.parentUuid)
         copied = (
             row.sessionId if row.sessionId and row.sessionId != self._key(row).session_id else None
@@ -270,10 +268,6 @@ def _is_row(line: bytes) -> bool:
         return True
     keys = (b'"sessionId"', b'"uuid"', b'"parentUuid"')
     return all(key in line for key in keys) and any(kind in line for kind in _ROW_TYPES)
-
-
-def _continued(part: Part) -> Part:
-    return replace(part, starts_message=False) if part.starts_message else part
 
 
 def _as_summary(part: Part) -> Part:

@@ -135,6 +135,9 @@ def get_count(obj: JsonObject, key: str, pointer: str = "$") -> int | None:
     value = obj.get(key)
     if value is None:
         return None
+    # Nearly every count takes this way out; `type` leaves booleans to the checks below.
+    if type(value) is int and 0 <= value < 1 << 53:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DecodeError(f"expected a token count, got {kind_of(value)}", f"{pointer}.{key}")
     if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):

@@ -15,10 +15,10 @@ import xxhash
 
 from analyzer.errors import DecodeError
 from analyzer.model import Breakpoint, Part, Prompt, Range, Ttl
+from analyzer.ranges import tail_ranges
 from analyzer.sources.base import Pool, to_ranges
 from analyzer.sources.blocks import Marked, message_parts, system_parts, tool_parts
 from analyzer.sources.decode import Json, JsonObject, as_array, as_object, dump, parse
-from analyzer.ranges import tail_ranges
 
 Raw: TypeAlias = msgspec.Raw
 

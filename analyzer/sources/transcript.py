@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from analyzer.model import Compaction, LaneSteps, Part, Prompt, Range, SessionKey, Step, Usage
 from analyzer.sources.base import Pool, to_ranges
@@ -48,6 +49,16 @@ class Answer:
     compaction: Compaction | None = None
 
 
+class _Name(NamedTuple):
+    """What a lane still needs to know of a part that it handed over."""
+
+    role: str
+    kind: str
+    call_id: str | None
+    tool: str | None
+    starts_message: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where the view stood when a row was read."""
@@ -65,7 +76,7 @@ class LaneBuilder:
         self.lane = lane
         self.parent = parent
         self.pool = Pool()
-        self._parts: list[Part] = []
+        self._parts: list[_Name] = []
         self._view: list[int] = []
         self._ranges: tuple[Range, ...] | None = ()
         self._epoch = 0
@@ -265,7 +276,10 @@ class LaneBuilder:
     # -- view ---------------------------------------------------------------------------------
 
     def _store(self, part: Part) -> int:
-        self._parts.append(part)
+        # Names alone: the transcript may be larger than memory.
+        self._parts.append(
+            _Name(part.role, part.kind, part.call_id, part.tool, part.starts_message)
+        )
         return self.pool.append(part)
 
     def _append(self, part: Part) -> None:

@@ -20,7 +20,7 @@ ABSENT, KEPT, BEHIND, STUB, NEW, CHANGED = range(6)
 kept content behind the first change: equal, and yet not readable from the cache."""
 
 MAX_ROWS = 400
-MAX_COLUMNS = 520
+MAX_COLUMNS = 800
 
 Cells: TypeAlias = npt.NDArray[np.int8]
 Indices: TypeAlias = npt.NDArray[np.int64]

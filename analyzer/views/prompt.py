@@ -134,9 +134,13 @@ class Difference:
 def compare_steps(ledger: LaneLedger, first: int, second: int) -> list[Difference]:
     """What the second step's prompt changed of the first's, in order; what only follows is added."""
     a, b = ledger.rows[first].record.prompt, ledger.rows[second].record.prompt
+    return compare_prompts(ledger.lane.pool, a, b)
+
+
+def compare_prompts(pool: Sequence[Part], a: Prompt | None, b: Prompt | None) -> list[Difference]:
+    """What prompt b changed of prompt a, both in ranges of one pool; nothing where one is unknown."""
     if a is None or b is None:
         return []
-    pool = ledger.lane.pool
     old, new = list(a.indices()), list(b.indices())
     kept = set(new) & set(old)
     by_call = {(pool[i].call_id, pool[i].kind): i for i in new if pool[i].call_id and i not in kept}

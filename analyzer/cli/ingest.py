@@ -1,0 +1,152 @@
+"""`ingest`, `validate`, `sources`: what comes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from analyzer.cli.base import (
+    Format,
+    emit_table,
+    format_option,
+    progress_bar,
+    refresh,
+    settings_of,
+    stderr,
+    tell,
+)
+from analyzer.errors import InputError
+from analyzer.ingest import IngestReport, ingest
+from analyzer.model import Problem
+from analyzer.sources import SOURCES, load_plugins
+from analyzer.sources.steps_schema import validate_file
+from analyzer.views.table import Column, Row, Table, one_line
+
+SHOWN_PROBLEMS = 20
+
+
+@click.command("ingest")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--source", help="Read as this source instead of detecting it (`analyzer sources`).")
+@click.option("--as-project", default="default", show_default=True, help="Project of the sessions.")
+@click.option("--as-user", default="", help="User of the sessions, where the files do not say.")
+@click.option(
+    "--content",
+    type=click.Choice(["full", "none"]),
+    default="full",
+    show_default=True,
+    help="Keep the text, or only digests and sizes.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
+@format_option
+@click.pass_context
+def ingest_command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    source: str | None,
+    as_project: str,
+    as_user: str,
+    content: str,
+    strict: bool,
+    form: Format,
+) -> None:
+    """Read files or folders into the store. Reading the same again changes nothing."""
+    settings = settings_of(ctx)
+    load_plugins()
+    with progress_bar("reading files") as advance:
+        report = ingest(
+            paths,
+            settings.db,
+            source=source,
+            project=as_project,
+            user=as_user,
+            content="none" if content == "none" else "full",
+            strict=strict,
+            progress=lambda p: advance(p.bytes, p.total_bytes),
+            waiting=tell,
+        )
+    refresh(settings)
+    _say(report)
+    emit_table(report_table(report), form, report_document(report))
+
+
+def report_table(report: IngestReport) -> Table:
+    """An ingest in one row."""
+    columns = tuple(
+        Column(key, key, "count")
+        for key in ("files", "sessions", "steps", "parts", "duplicates", "problems")
+    )
+    row: Row = {
+        "files": report.files,
+        "sessions": report.sessions,
+        "steps": report.steps,
+        "parts": report.parts,
+        "duplicates": report.duplicates,
+        "problems": len(report.problems),
+    }
+    return Table(f"{report.steps:,} new steps of {report.sessions:,} sessions", columns, [row])
+
+
+def report_document(report: IngestReport) -> dict[str, object]:
+    """An ingest as JSON."""
+    return {
+        "files": report.files,
+        "sessions": report.sessions,
+        "steps": report.steps,
+        "parts": report.parts,
+        "duplicates": report.duplicates,
+        "unchanged": report.unchanged,
+        "problems": [
+            {"path": p.path, "line": p.line, "pointer": p.pointer, "message": p.message}
+            for p in report.problems
+        ],
+        "skipped": [kind._asdict() for kind in report.skipped_kinds],
+    }
+
+
+def _say(report: IngestReport) -> None:
+    console = stderr()
+    for problem in report.problems[:SHOWN_PROBLEMS]:
+        console.print(problem_line(problem), style="yellow")
+    rest = len(report.problems) - SHOWN_PROBLEMS
+    if rest > 0:
+        console.print(f"… and {rest} more problems; --format json lists all", style="yellow")
+
+
+def problem_line(problem: Problem) -> str:
+    """A problem on one line: place, pointer, message."""
+    where = one_line(problem.path, 120) + (f":{problem.line}" if problem.line else "")
+    return f"{where} {one_line(problem.pointer, 60)}: {one_line(problem.message, 200)}"
+
+
+@click.command("validate")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@format_option
+def validate_command(file: Path, form: Format) -> None:
+    """Check a step JSONL FILE against the published schema."""
+    problems = validate_file(file)
+    rows: list[Row] = [
+        {"path": p.path, "line": p.line, "pointer": p.pointer, "message": p.message}
+        for p in problems
+    ]
+    columns = (
+        Column("path", "file", shown=False),
+        Column("line", "line", "count"),
+        Column("pointer", "pointer", width=50),
+        Column("message", "message", width=100),
+    )
+    title = f"{len(problems)} problems" if problems else "the file is valid"
+    emit_table(Table(title, columns, rows), form)
+    if problems:
+        raise InputError(f"{len(problems)} places do not fit the schema (docs/step-jsonl.md)")
+
+
+@click.command("sources")
+@format_option
+def sources_command(form: Format) -> None:
+    """List the formats that can be read."""
+    load_plugins()
+    rows: list[Row] = [{"name": s.name, "title": s.title} for s in SOURCES.values()]
+    columns = (Column("name", "source"), Column("title", "reads"))
+    emit_table(Table(f"{len(rows)} sources", columns, rows), form)

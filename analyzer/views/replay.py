@@ -1,0 +1,188 @@
+"""Comparisons of policies and fidelity as tables and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from analyzer.comparison import Comparison, LeftOut, Outcome
+from analyzer.replay import Fidelity, ReplayResult, Spread
+from analyzer.views.table import Column, Row, Table, usd
+
+POLICY_COLUMNS: tuple[Column, ...] = (
+    Column("spec", "policy", width=60),
+    Column("cost_usd", "cost", "usd"),
+    Column("verdict", "against recorded"),
+    Column("saving", "saving", "share", shown=False),
+    Column("band", "band", "share", shown=False),
+    Column("prompt_tokens", "prompt", "count"),
+    Column("cache_read_tokens", "read", "count"),
+    Column("cache_write_tokens", "write", "count"),
+    Column("input_tokens", "uncached", "count"),
+    Column("output_tokens", "output", "count", shown=False),
+    Column("breaks", "breaks", "count"),
+    Column("peak_window", "peak prompt", "count"),
+    Column("summary_calls", "summaries", "count"),
+    Column("red_lines", "red lines", "count"),
+)
+OPEN_LOOP = "open-loop: recorded outputs and times stay, only prompts change (docs/replay.md)"
+
+
+def result_row(name: str, result: ReplayResult) -> dict[str, object]:
+    """One replay: tokens, breaks, dollars."""
+    prompt = result.read_tokens + result.write_tokens + result.input_tokens
+    return {
+        "policy": name.split(":", 1)[0] if not name.endswith(".toml") else name,
+        "spec": name,
+        "prompt_tokens": prompt,
+        "input_tokens": result.input_tokens,
+        "cache_read_tokens": result.read_tokens,
+        "cache_write_tokens": result.write_tokens,
+        "output_tokens": result.output_tokens,
+        "summary_calls": result.summary_calls,
+        "breaks": result.breaks,
+        "peak_window": result.peak_window,
+        "cost_usd": result.cost_usd,
+        "red_lines": result.red_lines.total,
+        "unrecovered": result.unrecovered,
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, object]:
+    found = outcome.saving
+    return {
+        **result_row(outcome.spec, outcome.result),
+        "saving": found.share if found else None,
+        "saving_usd": found.usd if found else None,
+        "band": found.band if found else None,
+        "verdict": found.text if found else None,
+    }
+
+
+def comparison_document(comparison: Comparison) -> dict[str, object]:
+    """A comparison as JSON. What is not measured yet (loss, bound) is null."""
+    unknown_loss = {"visible": None, "recoverable": None, "silent": None}
+    return {
+        "sessions": [key.session_id for key in comparison.sessions],
+        "caches": dict(comparison.caches),
+        "fidelity": fidelity_document(comparison.fidelity, comparison.left_out),
+        "recorded": result_row("recorded", comparison.recorded),
+        "policies": [
+            {
+                **_outcome(outcome),
+                "loss": unknown_loss,
+                "refetch_usd": {"p0": None, "p50": None, "p100": None},
+            }
+            for outcome in comparison.outcomes
+        ],
+        "bound": {"lower_usd": None, "upper_usd": None},
+        "note": OPEN_LOOP,
+    }
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """A comparison as a table: the recorded bill first, then each policy."""
+    rows: list[Row] = [_shown({**result_row("as recorded", comparison.recorded), "verdict": ""})]
+    rows += [_shown(_outcome(outcome)) for outcome in comparison.outcomes]
+    claims = [o for o in comparison.outcomes if o.saving and o.saving.shown and o.saving.usd > 0]
+    best = max(claims, key=lambda o: o.saving.usd if o.saving else 0, default=None)
+    bill = usd(comparison.recorded.cost_usd)
+    title = f"Recorded {bill}; no policy is shown to be cheaper"
+    if best is not None:
+        title = f"Recorded {bill}; {best.spec} would have cost {usd(best.result.cost_usd)}"
+    rules = ", ".join(f"{name} ({why})" for name, why in comparison.caches.items())
+    note = f"cache: {rules}; {OPEN_LOOP}"
+    if comparison.left_out:
+        note += f"; {len(comparison.left_out)} lanes left out: {comparison.left_out[0].reason}"
+    return Table(title, POLICY_COLUMNS, rows, note)
+
+
+def _shown(row: dict[str, object]) -> Row:
+    return {c.key: row.get(c.key) for c in POLICY_COLUMNS}  # type: ignore[misc]
+
+
+def fidelity_document(
+    fidelity: Sequence[Fidelity], left_out: Sequence[LeftOut] = ()
+) -> dict[str, object]:
+    """Fidelity as JSON; errors are relative and unsigned, the outer ones blind."""
+    sessions = [(f.cache, s) for f in fidelity for s in f.sessions]
+    agreed = [(f.verdict_agreement, f.steps) for f in fidelity if f.verdict_agreement is not None]
+    steps = sum(n for _, n in agreed)
+    return {
+        "sessions": len(sessions),
+        "steps": sum(s.steps for _, s in sessions),
+        "cost_error": _spread(Spread.of(s.cost_error for _, s in sessions)),
+        "read_error": _spread(Spread.of(s.read_error for _, s in sessions)),
+        "verdict_agreement": sum(a * n for a, n in agreed) / steps if steps else None,
+        "carried": {
+            "cost_error": _spread(Spread.of(s.carried_cost_error for _, s in sessions)),
+            "events": sum(s.events for _, s in sessions),
+        },
+        "per_session": [
+            {
+                "session_id": s.session.session_id,
+                "project": s.session.project,
+                "cache": cache,
+                "steps": s.steps,
+                "recorded_usd": s.recorded_usd,
+                "cost_error": s.cost_error,
+                "read_error": s.read_error,
+                "verdict_agreement": s.verdict_agreement,
+                "carried_cost_error": s.carried_cost_error,
+                "carried_events": s.events,
+            }
+            for cache, s in sessions
+        ],
+        "left_out": [
+            {"session_id": o.session.session_id, "lane": o.lane, "reason": o.reason}
+            for o in left_out
+        ],
+    }
+
+
+def _spread(spread: Spread) -> dict[str, float | None]:
+    return asdict(spread)
+
+
+def fidelity_table(fidelity: Sequence[Fidelity], left_out: Sequence[LeftOut] = ()) -> Table:
+    """Fidelity as a table, worst session first."""
+    sessions = sorted(
+        ((f.cache, s) for f in fidelity for s in f.sessions), key=lambda p: -(p[1].cost_error or 0)
+    )
+    rows: list[Row] = [
+        {
+            "session_id": s.session.session_id,
+            "cache": cache,
+            "steps": s.steps,
+            "recorded_usd": s.recorded_usd,
+            "cost_error": s.cost_error,
+            "read_error": s.read_error,
+            "verdict_agreement": s.verdict_agreement,
+            "carried_cost_error": s.carried_cost_error,
+            "carried_events": s.events,
+        }
+        for cache, s in sessions
+    ]
+    columns = (
+        Column("session_id", "session", width=40),
+        Column("cache", "cache"),
+        Column("steps", "steps", "count"),
+        Column("recorded_usd", "recorded", "usd"),
+        Column("cost_error", "cost error", "share"),
+        Column("read_error", "read error", "share"),
+        Column("verdict_agreement", "verdicts agree", "share"),
+        Column("carried_cost_error", "carried error", "share"),
+        Column("carried_events", "events", "count"),
+    )
+    cost = Spread.of(s.cost_error for _, s in sessions)
+    carried = Spread.of(s.carried_cost_error for _, s in sessions)
+    title = (
+        f"{len(sessions)} sessions: blind cost error median {_percent(cost.median)}, "
+        f"p95 {_percent(cost.p95)}; carried {_percent(carried.median)}, {_percent(carried.p95)}"
+    )
+    note = f"{len(left_out)} lanes left out: {left_out[0].reason}" if left_out else ""
+    return Table(title, columns, rows, note)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2%}"
