@@ -161,7 +161,7 @@ def prices_command(ctx: click.Context, model: str | None, form: Format) -> None:
 def _price(entry: PriceRow) -> Row:
     rates = entry.rates
     per = {
-        name: None if (rate := getattr(rates, name)) is None else rate / PER_MTOK
+        name: None if (rate := getattr(rates, name)) is None else rate * PER_MTOK
         for name in ("input", "read", "write_5m", "write_1h", "output")
     }
     return {
