@@ -36,6 +36,7 @@ ROWS = (
     ("workspace",),
     ("views",),
     ("cli",),
+    ("__main__",),
 )
 ROW_OF = {name: level for level, row in enumerate(ROWS) for name in row}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from analyzer.model import LaneSteps, Problem, Step
 from analyzer.sources.base import Context, read_head
-from analyzer.sources.langfuse import LangfuseSource
+from analyzer.sources.langfuse.source import LangfuseSource
 
 SOURCE = LangfuseSource()
 USAGE = {"input": 3, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 50, "output": 7}

@@ -10,7 +10,7 @@ import pytest
 
 from analyzer.model import LaneSteps, Problem
 from analyzer.sources.base import Context
-from analyzer.sources.langfuse import LangfuseSource
+from analyzer.sources.langfuse.source import LangfuseSource
 
 SOURCE = LangfuseSource()
 USAGE = {"input": 10, "output": 5, "total": 15}

@@ -16,7 +16,7 @@ import pytest
 
 from analyzer.model import LaneSteps, Problem
 from analyzer.sources.base import Context, read_head
-from analyzer.sources.langfuse import LangfuseSource
+from analyzer.sources.langfuse.source import LangfuseSource
 
 SOURCE = LangfuseSource()
 MESSAGES = [{"role": "user", "content": 'a "quoted", line\nand another'}]

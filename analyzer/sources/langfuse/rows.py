@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from analyzer.errors import DecodeError
 from analyzer.sources.decode import Json, JsonObject, as_object, dump, kind_of, parse, to_time
-from analyzer.sources.langfuse_shapes import Request
+from analyzer.sources.langfuse.shapes import Request
 
 MODEL_CALLS = frozenset({"GENERATION", "EMBEDDING"})
 TYPES = MODEL_CALLS | {

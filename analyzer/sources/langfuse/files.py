@@ -17,8 +17,8 @@ from analyzer.errors import DecodeError
 from analyzer.model import Problem
 from analyzer.sources.base import open_bytes, read_head, read_lines
 from analyzer.sources.decode import Json, JsonObject, dump, kind_of, parse
-from analyzer.sources.langfuse_rows import Place
-from analyzer.sources.langfuse_tables import (
+from analyzer.sources.langfuse.rows import Place
+from analyzer.sources.langfuse.tables import (
     PARQUET_MAGIC,
     is_csv_head,
     read_csv,

@@ -15,7 +15,7 @@ from typing import Literal
 
 from analyzer.model import Usage
 from analyzer.sources.decode import Json
-from analyzer.sources.langfuse_keys import (
+from analyzer.sources.langfuse.keys import (
     ALIASES,
     INCLUSIVE_BY_NAME,
     REASONING_BESIDE_OUTPUT,

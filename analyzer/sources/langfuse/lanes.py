@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from analyzer.model import Part
-from analyzer.sources.langfuse_rows import nested
-from analyzer.sources.langfuse_shapes import Request
-from analyzer.sources.langfuse_tree import LaneKey, Leaf
-from analyzer.sources.langfuse_usage import NormalisedUsage
+from analyzer.sources.langfuse.rows import nested
+from analyzer.sources.langfuse.shapes import Request
+from analyzer.sources.langfuse.tree import LaneKey, Leaf
+from analyzer.sources.langfuse.usage import NormalisedUsage
 
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _OPEN_CONTEXTS = 32

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from analyzer.sources.decode import Json, JsonObject, dump, get_array, get_object, get_text
-from analyzer.sources.langfuse_blocks import (
+from analyzer.sources.langfuse.blocks import (
     RESULTS,
     Calls,
     argument_object,

@@ -15,11 +15,11 @@ from typing import ClassVar
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, SessionKey
 from analyzer.sources.base import DEFAULT_PROJECT, Context, Head
-from analyzer.sources.langfuse_content import UNREADABLE, with_content
-from analyzer.sources.langfuse_files import Found, problem_of, read_objects
-from analyzer.sources.langfuse_lanes import Call, in_order, lanes
-from analyzer.sources.langfuse_memory import Memory
-from analyzer.sources.langfuse_rows import (
+from analyzer.sources.langfuse.content import UNREADABLE, with_content
+from analyzer.sources.langfuse.files import Found, problem_of, read_objects
+from analyzer.sources.langfuse.lanes import Call, in_order, lanes
+from analyzer.sources.langfuse.memory import Memory
+from analyzer.sources.langfuse.rows import (
     Complaints,
     Row,
     ScoreRow,
@@ -33,11 +33,11 @@ from analyzer.sources.langfuse_rows import (
     read_trace,
     scope_of,
 )
-from analyzer.sources.langfuse_shapes import Request
-from analyzer.sources.langfuse_steps import LaneWriter
-from analyzer.sources.langfuse_tables import is_table
-from analyzer.sources.langfuse_tree import Trace, leaves
-from analyzer.sources.langfuse_usage import NormalisedUsage, Sender, judge, normalise_usage
+from analyzer.sources.langfuse.shapes import Request
+from analyzer.sources.langfuse.steps import LaneWriter
+from analyzer.sources.langfuse.tables import is_table
+from analyzer.sources.langfuse.tree import Trace, leaves
+from analyzer.sources.langfuse.usage import NormalisedUsage, Sender, judge, normalise_usage
 
 _SIGNATURES: tuple[tuple[bytes, ...], ...] = (
     (b'"traceId"', b'"startTime"', b'"projectId"'),

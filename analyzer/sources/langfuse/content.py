@@ -7,10 +7,10 @@ from dataclasses import replace
 import xxhash
 
 from analyzer.sources.decode import dump
-from analyzer.sources.langfuse_blocks import decoded
-from analyzer.sources.langfuse_memory import Memory
-from analyzer.sources.langfuse_rows import Row, nested
-from analyzer.sources.langfuse_shapes import Request, read_request
+from analyzer.sources.langfuse.blocks import decoded
+from analyzer.sources.langfuse.memory import Memory
+from analyzer.sources.langfuse.rows import Row, nested
+from analyzer.sources.langfuse.shapes import Request, read_request
 from analyzer.tokens import estimate
 
 _HOOK_NAMES = frozenset({"LLM Call", "Subagent LLM Call"})

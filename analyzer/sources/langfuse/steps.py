@@ -9,9 +9,9 @@ from analyzer.model import Breakpoint, Part, Prompt, SessionKey, Step, Usage
 from analyzer.sources.base import Pool, to_ranges
 from analyzer.sources.blocks import Marked
 from analyzer.sources.decode import dump
-from analyzer.sources.langfuse_lanes import Call, LaneCalls
-from analyzer.sources.langfuse_rows import Row, ScoreRow, nested, scope_of
-from analyzer.sources.langfuse_shapes import SETTINGS, Request
+from analyzer.sources.langfuse.lanes import Call, LaneCalls
+from analyzer.sources.langfuse.rows import Row, ScoreRow, nested, scope_of
+from analyzer.sources.langfuse.shapes import SETTINGS, Request
 
 _MISS_REASONS = (
     ("cache_miss_reason",),
