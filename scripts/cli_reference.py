@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from analyzer.cli import main as program
+from analyzer.cli import cli as program
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 WIDTH = 98

@@ -124,9 +124,9 @@ def write(path: Path, *rows: str) -> Path:
     return path
 
 
-def dump(path: Path, *, without: Sequence[str] = ()) -> dict[str, list[tuple[Any, ...]]]:
+def dump(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Everything in a store but times of ingest and names of states, in an order of its own."""
-    tables = {}
+    tables: dict[str, list[tuple[Any, ...]]] = {"packs": []}
     with duckdb.connect(":memory:") as connection:
         connection.execute(f"ATTACH '{path}' AS s (READ_ONLY)")
         connection.execute("USE s")
@@ -136,7 +136,9 @@ def dump(path: Path, *, without: Sequence[str] = ()) -> dict[str, list[tuple[Any
         for (name,) in names:
             if name == "meta":
                 continue
-            columns = "* EXCLUDE (ingested_at)" if name == "files" else "*"
-            rows = connection.execute(f"SELECT {columns} FROM {name}").fetchall()
-            tables[name] = sorted(rows, key=repr)
-    return {name: rows for name, rows in tables.items() if name not in without}
+            columns = {"files": "* EXCLUDE (ingested_at)", "pack_index": "* EXCLUDE (segment)"}
+            rows = connection.execute(f"SELECT {columns.get(name, '*')} FROM {name}").fetchall()
+            # Which segment a pack is in depends on what came before it, and means nothing.
+            kind = "packs" if name.startswith("packs_") else name
+            tables[kind] = sorted([*tables.get(kind, []), *rows], key=repr)
+    return tables

@@ -190,7 +190,7 @@ def test_a_named_source_reads_a_file_that_it_would_not_recognise(
 
 
 def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path, store: Path) -> None:
-    with pytest.raises(UsageError, match="nothing at .*gone"):
+    with pytest.raises(UsageError, match=r"nothing at .*gone"):
         run(store, tmp_path / "gone")
     assert not store.exists()
 
@@ -242,7 +242,19 @@ def test_files_in_many_pieces_give_the_same_store(
     monkeypatch.setattr(module, "BATCH_BYTES", 1)
     monkeypatch.setattr(module, "PUBLISH_SECONDS", 0)
     monkeypatch.setattr(module, "PUBLISH_SHARE", 0)
+    monkeypatch.setattr("analyzer.store.write.SEGMENT_BYTES", 5_000)
     run(store, folder, workers=workers)
+    assert dump(whole) == dump(store)
+    # Bodies are found in whatever segment they are, and a grown file leaves all of them.
+    key = SessionKey("default", "", "big")
+    with Store.open(store) as many_segments, Store.open(whole) as one_segment:
+        parts = range(0, 5_000, 100)
+        bodies = many_segments.part_bodies(key, "main", parts)
+        assert bodies == one_segment.part_bodies(key, "main", parts)
+    with (folder / "f1.txt").open("a") as stream:
+        stream.write(line("big", "one more"))
+    run(store, folder, workers=workers)
+    run(whole, folder, workers=workers)
     assert dump(whole) == dump(store)
 
 

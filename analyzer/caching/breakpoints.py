@@ -52,6 +52,11 @@ class BreakpointCache:
         self._forests = Forests()
         self._minimums: dict[str, int] = {}
 
+    @property
+    def breakpoint_rule(self) -> tuple[Callable[[str], int], int, float]:
+        """Smallest stored prefix by model, positions looked back, and stretch of lifetimes."""
+        return self._minimum, self._lookback, self._stretch
+
     def peek(self, request: Request) -> Served:
         """See `CacheModel`."""
         forest = self._forests.look(request)

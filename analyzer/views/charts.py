@@ -17,7 +17,7 @@ from analyzer.comparison import Comparison
 from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
 from analyzer.ledger import StepRow
 from analyzer.replay import Saving
-from analyzer.views.overview import counted
+from analyzer.views.overview import lane_sentence, map_sentence
 from analyzer.views.palette import (
     ACCENT,
     CHEAPER,
@@ -53,7 +53,8 @@ def _layout(figure: Any, height: int, **more: Any) -> Any:
         plot_bgcolor="rgba(0,0,0,0)",
         separators=".,",
         hoverlabel={"namelength": -1},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0, "xanchor": "left"},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0, "xanchor": "left"}
+        | {"traceorder": "normal"},
         bargap=0.12,
         **more,
     )
@@ -122,28 +123,15 @@ def lane_steps(diagnosis: SessionDiagnosis, lane: str) -> Chart:
     figure.update_layout(margin={"r": 44})
     figure.update_yaxes(title_text="prompt (tokens)", tickformat=",~s", row=1, col=1)
     figure.update_yaxes(title_text="window used", tickformat=".0%", row=2, col=1)
-    figure.update_yaxes(title_text="stubs", tickformat=",d", rangemode="tozero", row=3, col=1)
+    most = max((row.n_stubs or 0 for row in rows), default=0)
+    figure.update_yaxes(title_text="stubs", tickformat=",d", range=[0, max(1, most * 1.1)], row=3)
+    if most < 5:
+        figure.update_yaxes(dtick=1, row=3)
     figure.update_xaxes(title_text="step", tickformat=",d", row=3, col=1)
     if rows:
         figure.update_xaxes(range=[rows[0].step - 0.7, rows[-1].step + 0.7])
-    title = _lane_title(diagnosis, pairs)
+    title = lane_sentence(pairs)
     return Chart(title, figure, "Tokens of each step read, written and uncached; breaks marked")
-
-
-def _lane_title(diagnosis: SessionDiagnosis, pairs: Sequence[tuple[StepRow, Verdict]]) -> str:
-    broken = [row for row, _ in pairs if row.is_break]
-    known = [row for row, _ in pairs if row.lost_tokens is not None]
-    if not known and not broken:
-        return "No cache counts were recorded, so breaks cannot be seen"
-    if not broken:
-        return f"The cache held through all {counted(len(pairs), 'step')}"
-    prompt = sum(row.prompt_tokens or 0 for row, _ in pairs)
-    lost = sum(row.lost_tokens or 0 for row in broken)
-    share = f" ({lost / prompt:.0%} of all prompt tokens)" if prompt else ""
-    return (
-        f"The cache broke at {len(broken):,} of {counted(len(pairs), 'step')}, "
-        f"and {lost:,} tokens{share} were paid again"
-    )
 
 
 def token_traces(rows: Sequence[StepRow]) -> list[Any]:
@@ -270,7 +258,11 @@ def prefix_map_chart(
     )
     figure.update_yaxes(title_text="step", tickformat=",d", showgrid=False)
     figure.update_yaxes(range=[y[-1] + grid.steps_per_row - 0.5, y[0] - 0.5])
-    return Chart(_map_title(rows, findings), figure, "Which messages each step kept or changed")
+    return Chart(
+        map_sentence(rows, findings, rebuilt=grid.rebuilt),
+        figure,
+        "Which messages each step kept or changed",
+    )
 
 
 def _heat(grid: PrefixMap, x: list[int], y: list[int]) -> Any:
@@ -325,26 +317,6 @@ def _first_changes(rows: Sequence[StepRow]) -> Any:
     )
 
 
-def _map_title(rows: Sequence[StepRow], findings: Sequence[Finding]) -> str:
-    sliding = next((f for f in findings if f.kind.startswith("sliding")), None)
-    if sliding is not None:
-        first, last = (sliding.evidence.get(k) for k in ("first_message", "last_message"))
-        moved = f" from message {first:,} to {last:,}" if _ints(first, last) else ""
-        return (
-            f"The first change slides{moved} over steps {sliding.first_step:,}–"
-            f"{sliding.last_step:,}: everything behind it is paid again each time"
-        )
-    changed = [row for row in rows if row.divergence is not None]
-    if not changed:
-        return "Every prompt kept the one before as its prefix"
-    n = len(changed)
-    return f"{n:,} of {len(rows):,} steps changed what an earlier step had sent"
-
-
-def _ints(*values: object) -> bool:
-    return all(isinstance(v, int) for v in values)
-
-
 # -- policies ------------------------------------------------------------------------------------
 
 
@@ -363,12 +335,12 @@ def policy_costs(comparison: Comparison) -> Chart | None:
             orientation="h",
             marker_color=[_policy_colour(o.saving) for o, _ in known],
             error_x={"type": "constant", "value": bill * band, "color": NEUTRAL},
-            customdata=[
-                [usd(cost), o.saving.text if o.saving else "", f"{o.result.breaks:,}"]
-                for o, cost in known
-            ],
-            hovertemplate="%{y}<br>%{customdata[0]}, %{customdata[1]}"
-            "<br>%{customdata[2]} breaks<extra></extra>",
+            text=[_claim(cost, o.saving) for o, cost in known],
+            textposition="inside",
+            insidetextanchor="start",
+            insidetextfont={"color": "#FFFFFF", "size": 13},
+            customdata=[f"{o.result.breaks:,} breaks" for o, _ in known],
+            hovertemplate="%{y}<br>%{text}<br>%{customdata}<extra></extra>",
         )
     )
     _layout(figure, 130 + 40 * len(known), showlegend=False)
@@ -388,7 +360,11 @@ def policy_costs(comparison: Comparison) -> Chart | None:
     return Chart(policy_title(comparison), figure, "Cost of each policy beside the recorded bill")
 
 
+def _claim(cost: float, found: Saving | None) -> str:
+    return f"{usd(cost)}: {found.text}" if found else usd(cost)
+
+
 def _policy_colour(found: Saving | None) -> str:
     if found is None or not found.shown:
-        return NEUTRAL
+        return OTHER_VERDICT[0]
     return CHEAPER if found.usd > 0 else DEARER

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import polars as pl
 
-from analyzer.diagnose import Finding, SessionDiagnosis
+from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
+from analyzer.ledger import StepRow
 from analyzer.views.table import usd
 
 Frame: TypeAlias = pl.DataFrame
@@ -125,3 +126,42 @@ def finding_sentence(finding: Finding, bill: Decimal | None) -> str:
     )
     share = f" ({finding.wasted_usd / bill:.0%} of the bill)" if bill and finding.wasted_usd else ""
     return f"{usd(finding.wasted_usd)}{share} lost {where}, {finding.tokens:,} tokens paid again"
+
+
+def lane_sentence(pairs: Sequence[tuple[StepRow, Verdict]]) -> str:
+    """Whether the cache held through a lane."""
+    broken = [row for row, _ in pairs if row.is_break]
+    known = [row for row, _ in pairs if row.lost_tokens is not None]
+    if not known and not broken:
+        return "No cache counts were recorded, so breaks cannot be seen"
+    if not broken:
+        return f"The cache held through all {counted(len(pairs), 'step')}"
+    prompt = sum(row.prompt_tokens or 0 for row, _ in pairs)
+    lost = sum(row.lost_tokens or 0 for row in broken)
+    share = f" ({lost / prompt:.0%} of all prompt tokens)" if prompt else ""
+    return (
+        f"The cache broke at {len(broken):,} of {counted(len(pairs), 'step')}, "
+        f"and {lost:,} tokens{share} were paid again"
+    )
+
+
+def map_sentence(
+    rows: Sequence[StepRow], findings: Sequence[Finding], *, rebuilt: bool = False
+) -> str:
+    """What the prefix map of a lane shows; a rebuilt one cannot show everything."""
+    changed = [row for row in rows if row.divergence is not None]
+    if not changed:
+        if not rebuilt:
+            return "Every prompt kept the one before as its prefix"
+        if any(row.is_break for row in rows):
+            return "The transcript shows no change: what broke the cache is out of its sight"
+        return "As far as the transcript shows, every prompt kept the one before"
+    for finding in findings:
+        first, last = (finding.evidence.get(k) for k in ("first_message", "last_message"))
+        if finding.kind.startswith("sliding") and isinstance(first, int) and isinstance(last, int):
+            return (
+                f"The first change slides from message {first:,} to {last:,} over steps "
+                f"{finding.first_step:,}–{finding.last_step:,}: everything behind it is paid again "
+                "each time"
+            )
+    return f"{len(changed):,} of {counted(len(rows), 'step')} changed what an earlier step had sent"

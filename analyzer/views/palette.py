@@ -13,7 +13,7 @@ from analyzer.views.table import UNKNOWN, one_line
 READ, WRITE, UNCACHED = "#3B8BC4", "#E69F00", "#8A8F98"
 """Blue, orange and grey of the Okabe-Ito family: told apart with any colour vision."""
 NEUTRAL, ACCENT = "#8A8F98", "#D55E00"
-CHEAPER, DEARER = "#009E73", "#AA3377"
+CHEAPER, DEARER = "#00805D", "#AA3377"
 GRID = "rgba(128,128,128,0.18)"
 WATERMARKS = (0.60, 0.80, 0.95)
 """Shares of the window at which tiered compaction usually acts."""

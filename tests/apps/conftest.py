@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analyzer import analyse, ingest
+from analyzer.ingest import ingest
+from analyzer.workspace import analyse
 from tests.apps.traces import START, Trace, write, write_without_prompts
 
 APP = Path(__file__).resolve().parents[2] / "apps" / "app.py"
@@ -57,14 +58,19 @@ def store(stores: Path) -> Path:
 def hostile_store(stores: Path) -> Path:
     """A session whose every name and text tries to become markup."""
     trace = Trace(
-        HOSTILE, tool=HOSTILE[:60], text=HOSTILE + " ", lane=HOSTILE[:40], title=HOSTILE, user=HOSTILE
+        HOSTILE,
+        tool=HOSTILE[:60],
+        text=HOSTILE + " ",
+        lane=HOSTILE[:40],
+        title=HOSTILE,
+        user=HOSTILE,
     )
     other = Trace(HOSTILE, tool="read", lane="main", user=HOSTILE, steps=4)
     return build(stores, "hostile", trace, other)
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+def page(monkeypatch: pytest.MonkeyPatch) -> Open:
     """Open a page of the dashboard on a store, with the query of a link."""
     for name in ("ANALYZER_PROJECT", "ANALYZER_USER", "ANALYZER_DB"):
         monkeypatch.delenv(name, raising=False)
@@ -80,4 +86,4 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
             app.switch_page(f"screens/{screen}.py")
         return app.run()
 
-    yield opened
+    return opened

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analyzer import ingest
+from analyzer.ingest import ingest
 from tests.apps.conftest import Open, build
 from tests.apps.traces import Trace, write
 
@@ -57,6 +57,7 @@ def test_a_session_is_told_in_one_sentence_with_its_finding_and_the_way_to_the_m
     assert not app.exception
     said = words(app)
     assert "24 steps cost $" in said
+    assert "steps · demo · a long task" in said
     assert "mostly by sliding-stubs" in said
     assert "The first change slides from message" in said
     assert "[Old tool result content cleared]" in said
@@ -152,6 +153,52 @@ def test_health_lists_files_and_unreadable_records_without_their_content(
     assert list(problems["line"]) == [15]
     assert "raw" not in problems.columns
     assert "TOP SECRET" not in problems.to_csv()
+
+
+def test_policies_are_compared_with_the_recorded_bill_and_the_error_of_the_replay(
+    page: Open, store: Path
+) -> None:
+    app = page(store, "policies", session="churning")
+    assert not app.exception
+    said = words(app)
+    assert "Open-loop: recorded outputs and times stay" in said
+    assert re.search(r"Recorded \$\S+; ", said)
+    assert re.search(r"misses the recorded bill by \d+\.\d%", said)
+    table = app.dataframe[-1].value
+    assert list(table["spec"]) == ["as recorded", "raw", "sliding-stubs", "watermarks"]
+    app.multiselect(key="policy").set_value(["raw"])
+    app.text_area(key="specs").set_value("sliding-stubs:keep=4\n\nsliding-stubs:keep=4")
+    app.button[0].click().run()
+    assert not app.exception
+    table = app.dataframe[-1].value
+    assert list(table["spec"]) == ["as recorded", "raw", "sliding-stubs:keep=4"]
+    same = table.set_index("spec").loc["sliding-stubs:keep=4", "verdict"]
+    assert same == "no difference shown"
+
+
+@pytest.mark.parametrize(
+    ("spec", "answer"),
+    [
+        ("os:system", "there is no policy 'os:system'"),
+        ("watermarks:os:x=1", "there is no policy 'watermarks:os'"),
+        ("../secrets.toml", "there is no policy '../secrets.toml'"),
+        ("watermarks:nothing=1", "policy 'watermarks' has no parameter 'nothing'"),
+    ],
+)
+def test_a_shared_page_runs_named_policies_only(
+    page: Open, store: Path, spec: str, answer: str
+) -> None:
+    app = page(store, "policies", session="churning")
+    app.text_area(key="specs").set_value(spec)
+    app.button[0].click().run()
+    assert not app.exception
+    assert answer in app.code[-1].value
+
+
+def test_a_session_that_cannot_be_replayed_says_why(page: Open, store: Path) -> None:
+    app = page(store, "policies", session="no-prompts")
+    assert not app.exception
+    assert "This session cannot be replayed" in words(app)
 
 
 @pytest.mark.parametrize("screen", [None, *SCREENS])

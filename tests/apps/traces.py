@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 MODEL = "claude-sonnet-4-5-20250929"
-START = datetime(2026, 11, 3, 9, 0, tzinfo=timezone.utc)
+START = datetime(2026, 11, 3, 9, 0, tzinfo=UTC)
 CHARS_PER_TOKEN = 4
 
 
@@ -33,11 +33,17 @@ class Trace:
 
     def lines(self) -> list[dict[str, Any]]:
         """The session's records."""
-        return [self._line(n) for n in range(self.steps)]
+        steps = [self._line(n) for n in range(self.steps)]
+        if self.title is None:
+            return steps
+        named = {k: steps[0][k] for k in ("v", "session", "project", "user") if k in steps[0]}
+        return [named | {"type": "session", "title": self.title}, *steps]
 
     def _line(self, n: int) -> dict[str, Any]:
         request = {
-            "tools": [{"name": self.tool, "description": "reads", "input_schema": {"type": "object"}}],
+            "tools": [
+                {"name": self.tool, "description": "reads", "input_schema": {"type": "object"}}
+            ],
             "system": [{"type": "text", "text": "You are an agent. " * 600}],
             "messages": self._messages(n),
         }
@@ -56,8 +62,6 @@ class Trace:
         }
         if self.user:
             line["user"] = self.user
-        if self.title:
-            line["title"] = self.title
         line["request"] = request
         if self.usage:
             line["usage"] = self._usage(request)
@@ -66,7 +70,12 @@ class Trace:
     def _messages(self, n: int) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = [{"role": "user", "content": f"{self.text} please"}]
         for i in range(n):
-            call = {"type": "tool_use", "id": f"t{i}", "name": self.tool, "input": {"path": f"f{i}.py"}}
+            call = {
+                "type": "tool_use",
+                "id": f"t{i}",
+                "name": self.tool,
+                "input": {"path": f"f{i}.py"},
+            }
             whole = i >= n - self.keep
             text = f"{i}: " + self.text * 420 if whole else "[Old tool result content cleared]"
             result = {"type": "tool_result", "tool_use_id": f"t{i}", "content": text}

@@ -13,18 +13,21 @@ from analyzer.policies import Turn, parse_spec
 from analyzer.policies.base import plain_text
 from analyzer.policies.recipe.texts import code_blocks, head_lines, sentences
 from analyzer.sources.blocks import make_part
+from analyzer.tokens import estimate
 
 LONG = "\n".join(f"line {n} of the output" for n in range(200))
 
 
-class Quarter:
-    """Four characters are a token."""
+class Plain:
+    """One measured token is one estimated token."""
+
+    ratio = 1.0
 
     def envelope(self, part: Part) -> int:
         return part.envelope
 
     def text(self, text: str) -> int:
-        return len(text) // 4
+        return estimate(text)
 
 
 def text(role: str, body: str) -> Part:
@@ -63,12 +66,12 @@ def turn(
         gap=10.0,
         human=False,
         prompt=prompt,
-        tokens=[p.envelope + len(p.body or "") // 4 for p in prompt],
+        tokens=[p.envelope + p.estimate for p in prompt],
         edited=edited or [""] * len(prompt),
         window=window,
         used=used,
         used_before=before,
-        scale=Quarter(),
+        scale=Plain(),
         recorded=(),
         peek=lambda: 0,
     )
@@ -226,11 +229,7 @@ def test_a_second_summary_takes_the_first_one_in() -> None:
     (summary,) = [e for e in edits if isinstance(e, Summarize)]
     second = apply(again, edits)
     assert [p for p in second if p.kind == "summary"] == [summary.part]
-    covered = sum(
-        p.envelope + len(p.body or "") // 4
-        for p in again
-        if p not in second and p.kind != "summary"
-    )
+    covered = sum(p.envelope + p.estimate for p in again if p not in second and p.kind != "summary")
     assert summary.call.input_tokens < covered + 20 + 600
 
 
@@ -267,8 +266,7 @@ def test_texts_are_cut_at_lines_sentences_and_blocks() -> None:
 
 def test_content_that_was_not_kept_is_cut_by_its_usual_size() -> None:
     prompt = [replace(p, body=None) if p.kind == "tool_result" else p for p in PROMPT]
-    tokens = [p.envelope + p.chars // 4 for p in prompt]
-    now = replace(turn(prompt, used=650, before=1), tokens=tokens)
+    now = turn(prompt, used=650, before=1)
     edits = list(parse_spec(LOW).edits(now))
     parts = apply(prompt, edits)
     assert parts[RESULTS[0]].body is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import timedelta
 from typing import cast
 
 import pytest
@@ -15,7 +16,8 @@ from analyzer.model import Lane
 from analyzer.policies import parse_spec
 from analyzer.policies.base import RedLines
 from analyzer.pricing import PriceBook
-from analyzer.replay import LaneReplay, Placement, ReplayResult, build_lane, replay
+from analyzer.replay import Engine, LaneReplay, Placement, ReplayResult, build_lane, replay
+from analyzer.replay.fast.marked import BreakpointRule, marked_run
 from tests.replay.recordings import (
     STUB,
     Message,
@@ -25,10 +27,12 @@ from tests.replay.recordings import (
     keep_newest,
     result,
     user,
+    with_usage,
     words,
 )
 
 BOOK = PriceBook.default()
+ENGINES: tuple[Engine, ...] = ("fast", "naive")
 SPECS = [
     "recorded",
     "raw",
@@ -38,7 +42,7 @@ SPECS = [
     "watermarks:window=6000,protect_tokens=900",
     "watermarks:window=4000,protect_tokens=300,summary_tokens=200",
     "watermarks:window=5000,snip_at=1.0,protect_tokens=0,summary_tokens=50",
-    "watermarks:window=3000,snip_at=0.1,prune_at=0.2,summarize_at=0.3,protect_tokens=500,summary_tokens=9",
+    "watermarks:window=9000,snip_at=0.3,prune_at=0.4,summarize_at=0.5,protect_tokens=500,summary_tokens=9",
 ]
 
 
@@ -109,7 +113,7 @@ def test_fast_and_naive_agree_to_the_token(
         replay(
             lanes, policy, CACHES[cache], BOOK, placement=placement, carried=carried, engine=engine
         )
-        for engine in ("fast", "naive")
+        for engine in ENGINES
     )
     assert columns(fast, spec) == columns(naive, spec)
     assert fast.cost_usd == naive.cost_usd
@@ -127,7 +131,7 @@ def test_an_agent_without_a_recorded_policy_gives_equal_columns(spec: str) -> No
     lane = build_lane(agent(60))
     fast, naive = (
         replay([lane], parse_spec(spec), CACHES["anthropic"], BOOK, engine=engine)
-        for engine in ("fast", "naive")
+        for engine in ENGINES
     )
     assert columns(fast, spec) == columns(naive, spec)
 
@@ -145,3 +149,91 @@ def test_the_recorded_policy_reproduces_what_was_sent(seed: int, steps: int) -> 
     usages = [step.usage for step in recorded.steps]
     assert out.lanes[0].read == [u.cache_read for u in usages if u]
     assert out.lanes[0].prompt == [u.prompt for u in usages if u]
+
+
+def steady_lane(seed: int, session: str, steps: int) -> Lane:
+    """A lane that only appends, at every pace: the shape that whole columns are worked out for."""
+    r = random.Random(seed)
+    recorder = Recorder(
+        session=session,
+        marked=r.random() < 0.6,
+        system="You are an agent. " * r.choice([3, 300, 300, 300]),
+    )
+    recorder.at += timedelta(seconds=r.choice([0, 1, 200, 299]))
+    messages = [user(f"{session}, do it. {words(r, 30)}")]
+    for n in range(steps):
+        recorder.send(
+            messages,
+            gap=r.choice([0, 1, 1.5, 3, 20, 20, 100, 280, 300, 310]),
+            output=r.randint(1, 300),
+            read=lambda total: int(total * 0.9),
+        )
+        if r.random() < 0.1:
+            continue
+        for k in range(r.choice([1, 1, 1, 2, 6, 25]) if r.random() < 0.3 else 1):
+            call_id = f"{session}-{n}-{k}"
+            size = r.choice([1, 20, 300, 700])
+            messages = [*messages, call(call_id, words(r, 9)), result(call_id, words(r, size))]
+    return recorder.lane()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    steps=st.integers(1, 30),
+    lanes=st.sampled_from([1, 1, 3]),
+    spec=st.sampled_from(
+        [*SPECS, "watermarks:window=20000,protect_tokens=1000,summary_tokens=100"]
+    ),
+    cache=st.sampled_from(["anthropic", "anthropic-grace"]),
+    placement=st.sampled_from(["recorded", "standard"]),
+    carried=st.booleans(),
+    served=st.booleans(),
+)
+def test_whole_columns_agree_with_one_request_after_the_other(
+    seed: int,
+    steps: int,
+    lanes: int,
+    spec: str,
+    cache: str,
+    placement: Placement,
+    carried: bool,
+    served: bool,
+) -> None:
+    recorded = [steady_lane(seed + k, f"s{k}", steps) for k in range(lanes)]
+    built = [build_lane(with_usage(lane) if served else lane) for lane in recorded]
+    fast, naive = (
+        replay(
+            built,
+            parse_spec(spec),
+            CACHES[cache],
+            BOOK,
+            placement=placement,
+            carried=carried,
+            engine=engine,
+        )
+        for engine in ENGINES
+    )
+    assert columns(fast, spec) == columns(naive, spec)
+
+
+@pytest.mark.parametrize("spec", ["raw", "sliding-stubs:keep=3", "watermarks:window=9000"])
+def test_an_ordinary_agent_is_worked_out_in_whole_columns(spec: str) -> None:
+    cache = CACHES["anthropic"]()
+    assert isinstance(cache, BreakpointRule)
+    lanes = [build_lane(with_usage(agent(40, seed=n))) for n in (1, 2)]
+    out = marked_run(lanes, parse_spec(spec), "recorded", cache, BOOK, True)
+    assert out is not None
+    assert [len(lane.prompt) for lane in out] == [40, 40]
+
+
+def test_lanes_that_begin_alike_are_sent_request_by_request() -> None:
+    cache = CACHES["anthropic"]()
+    assert isinstance(cache, BreakpointRule)
+    lanes = [build_lane(agent(10)), build_lane(agent(10))]
+    assert marked_run(lanes, parse_spec("raw"), "recorded", cache, BOOK, True) is None
+    fast, naive = (
+        replay(lanes, parse_spec("raw"), CACHES["anthropic"], BOOK, carried=False, engine=engine)
+        for engine in ENGINES
+    )
+    assert fast.lanes == naive.lanes

@@ -100,6 +100,17 @@ def test_a_lane_without_usage_has_no_errors_and_not_errors_of_zero() -> None:
     assert out.verdict_agreement is None
 
 
+def test_a_step_without_usage_is_left_out_and_the_session_is_still_scored() -> None:
+    lane = with_usage(agent(10))
+    steps = list(lane.steps)
+    steps[4] = replace(steps[4], usage=None)
+    (session,) = backtest(
+        [build_lane(replace(lane, steps=tuple(steps)))], CACHES["anthropic"], BOOK
+    ).sessions
+    assert session.steps == 9
+    assert session.cost_error == pytest.approx(0, abs=0.01)
+
+
 def test_a_saving_within_the_error_is_not_shown() -> None:
     small = saving(10.0, 9.9, 0.02)
     assert small is not None

@@ -12,11 +12,12 @@ import pytest
 from analyzer.caching import CACHES
 from analyzer.policies import parse_spec
 from analyzer.pricing import PriceBook
-from analyzer.replay import ReplayLane, backtest, choose_cache, replay
+from analyzer.replay import Engine, ReplayLane, backtest, choose_cache, replay
 from tests.replay.recordings import read_lanes
 
 pytestmark = pytest.mark.data
 BOOK = PriceBook.default()
+ENGINES: tuple[Engine, ...] = ("fast", "naive")
 KINDS = ("healthy", "stub_churn", "watermark", "ts_system", "tools_changed")
 RULES = {"anthropic": CACHES["anthropic"], "prefix": CACHES["prefix"]}
 
@@ -103,7 +104,7 @@ def test_fast_and_naive_agree_on_generated_recordings(
     lanes, rule = generated
     for spec in ("sliding-stubs:keep=10", "watermarks:window=50000,protect_tokens=4000"):
         fast, naive = (
-            replay(list(lanes.values()), parse_spec(spec), CACHES[rule], BOOK, engine=engine)  # type: ignore[arg-type]
-            for engine in ("fast", "naive")
+            replay(list(lanes.values()), parse_spec(spec), CACHES[rule], BOOK, engine=engine)
+            for engine in ENGINES
         )
         assert fast.lanes == naive.lanes

@@ -16,8 +16,8 @@ from tests.steplines import SOURCES, dump, line, write
 CHECKOUT = Path(__file__).resolve().parents[2]
 N_FILES = 6
 
-# Every file is a transaction of its own, and every second commit publishes; the process kills
-# itself at the n-th event of a kind.
+# A file comes in several pieces, and each file is published; the process kills itself at the n-th
+# event of a kind.
 SCRIPT = """
 import os, signal, sys
 from importlib import import_module
@@ -26,7 +26,8 @@ from analyzer.store import publish
 from tests.steplines import SOURCES
 folder, event, n, workers = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 ingest.BATCH_BYTES = ingest.PUBLISH_SHARE = 0
-ingest.PUBLISH_SECONDS = 0 if event != "commit" else 1e9
+import_module("analyzer.records").CHUNK_ROWS = 3
+ingest.PUBLISH_SECONDS = 0 if event not in ("commit", "piece") else 1e9
 left = [n]
 def die():
     left[0] -= 1
@@ -36,6 +37,12 @@ def progress(state):
     print(state.files, flush=True)
     if event == "commit":
         die()
+commit = ingest.Batch.commit
+def committing(batch):
+    commit(batch)
+    if event.startswith("piece"):
+        die()
+ingest.Batch.commit = committing
 replace = os.replace
 def replacing(source, target):
     if event == "before " + os.path.basename(target):
@@ -68,6 +75,9 @@ EVENTS = [
     ("before traces.duckdb.next", 2, 0),
     ("after traces.duckdb.next", 2, 0),
     ("copy", 2, 0),
+    ("piece", 2, 0),
+    ("piece", 7, 0),
+    ("piece, published", 9, 0),
 ]
 
 

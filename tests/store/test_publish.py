@@ -28,6 +28,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "s.duckdb"
 
 
+def fail_after_removing_everything(path: Path) -> None:
+    """A writer that commits, and then fails before it publishes."""
+    with Store.open(path, "write") as writer:
+        batch = writer.batch()
+        batch.remove_files(writer.query("files", Scope.everything())["file_id"].to_list())
+        batch.commit()
+        raise StoreError("nope")
+
+
 def steps(store: Store) -> int:
     return int(store.sessions(Scope.everything())["n_steps"].sum())
 
@@ -83,11 +92,8 @@ def test_a_writer_that_fails_publishes_nothing_and_its_work_is_continued(
     path: Path, tmp_path: Path
 ) -> None:
     before = dump(path)
-    with pytest.raises(RuntimeError), Store.open(path, "write") as writer:
-        batch = writer.batch()
-        batch.remove_files(writer.query("files", Scope.everything())["file_id"].to_list())
-        batch.commit()
-        raise RuntimeError
+    with pytest.raises(StoreError, match="nope"):
+        fail_after_removing_everything(path)
     assert dump(path) == before
     with Store.open(path, "write") as writer:
         assert writer.sessions(Scope.everything()).height == 1
@@ -97,9 +103,8 @@ def test_a_writer_that_fails_publishes_nothing_and_its_work_is_continued(
 
 
 def test_a_working_copy_of_another_store_is_not_continued(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), Store.open(path, "write") as writer:
-        writer.begin()
-        raise RuntimeError
+    with pytest.raises(StoreError, match="nope"):
+        fail_after_removing_everything(path)
     other = tmp_path / "other.duckdb"
     ingest([write(tmp_path / "b.txt", line("t", "k9"))], other, sources=SOURCES)
     os.replace(other, path)
@@ -175,7 +180,7 @@ def test_an_empty_database_is_version_0_and_becomes_a_store(tmp_path: Path) -> N
     path = tmp_path / "s.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute("CHECKPOINT")
-    with pytest.raises(StoreError, match="got version 0; `analyzer ingest` .* up to date"):
+    with pytest.raises(StoreError, match=r"got version 0; `analyzer ingest` .* up to date"):
         Store.open(path)
     ingest([write(tmp_path / "a.txt", line("s", "k"))], path, sources=SOURCES)
     with Store.open(path) as store:

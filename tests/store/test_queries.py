@@ -30,6 +30,7 @@ VALUES = {
     "analysis_version": "1",
     "recs": [1],
     "rec": 1,
+    "segment": 0,
     "packs": [0],
 }
 

@@ -1,0 +1,313 @@
+"""Which files an ingest reads: walking, recognising, and knowing what was read before."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import xxhash
+
+from analyzer.errors import UsageError
+from analyzer.model import Problem
+from analyzer.reading import Job, reference
+from analyzer.records import identity
+from analyzer.sources.base import Source, read_head
+from analyzer.store import FileRow
+
+BLOCK = 1 << 20
+PASSED_BY = {".git", "node_modules", "__pycache__"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A regular file to look at; `named` if a person named it, not only a folder above it."""
+
+    path: Path
+    size: int
+    named: bool
+
+
+class SkippedKind(NamedTuple):
+    """Files that no source recognises: their suffix, their first bytes, how many, one of them."""
+
+    suffix: str
+    head: str
+    files: int
+    example: str
+
+
+@dataclass(slots=True)
+class Planned:
+    """A job with the rows of `files` it leads to (a set's own row first) and what it replaces."""
+
+    job: Job
+    files: list[FileRow]
+    replaces: list[int]
+    size: int
+
+
+class _Hashed(NamedTuple):
+    size: int
+    digest: bytes
+    earlier: frozenset[bytes]
+    """Digests of known earlier states that are a prefix of this one."""
+
+
+def found_files(paths: Sequence[Path | str]) -> list[Found]:
+    """The regular files among some paths and below them, each once, largest first.
+
+    Links are followed, and loops of them end. Raises `UsageError` for a path that does not exist.
+    """
+    seen: set[tuple[int, int]] = set()
+    found: list[Found] = []
+    for given in paths:
+        path = Path(os.path.abspath(given))
+        if not path.exists():
+            raise UsageError(f"expected a file or a folder, and there is nothing at {path}")
+        if path.is_dir():
+            found += _below(path, seen)
+        else:
+            found += _file(path, seen, named=True)
+    return sorted(found, key=lambda file: (-file.size, str(file.path)))
+
+
+def _below(top: Path, seen: set[tuple[int, int]]) -> Iterator[Found]:
+    for folder, inner, names in os.walk(top, followlinks=True):
+        status = os.stat(folder)
+        mark = (status.st_dev, status.st_ino)
+        if mark in seen:
+            inner.clear()
+            continue
+        seen.add(mark)
+        inner[:] = sorted(set(inner) - PASSED_BY)
+        for name in sorted(names):
+            yield from _file(Path(folder, name), seen, named=False)
+
+
+def _file(path: Path, seen: set[tuple[int, int]], *, named: bool) -> Iterator[Found]:
+    try:
+        status = path.stat()
+    except OSError:
+        # A dangling link, or a file that went away meanwhile.
+        return
+    mark = (status.st_dev, status.st_ino)
+    if stat.S_ISREG(status.st_mode) and mark not in seen:
+        seen.add(mark)
+        yield Found(path, status.st_size, named)
+
+
+@dataclass
+class Plan:
+    """The jobs of one run. `jobs` is pulled by several threads, one at a time."""
+
+    found: list[Found]
+    sources: Mapping[str, Source]
+    forced: bool
+    """The sources were named by a person, so a named file is read without being recognised."""
+    project: str
+    user: str
+    content: str = "full"
+    problems: list[Problem] = field(default_factory=list)
+    unchanged: int = 0
+    known_steps: int = 0
+    """Steps of files that were stored before this run and met again."""
+    again: dict[int, int] = field(default_factory=dict)
+    """Files of this run that were met once more, and how often."""
+    _planned: dict[int, Planned] = field(default_factory=dict)
+    _kinds: dict[tuple[str, bytes], list[str]] = field(default_factory=dict)
+    _stored: dict[tuple[str, bytes], tuple[int, str, int]] = field(default_factory=dict)
+    _at_path: dict[tuple[str, str], list[tuple[int, bytes, int]]] = field(default_factory=dict)
+    _sets: dict[str, dict[int, set[bytes]]] = field(default_factory=dict)
+
+    @property
+    def total_files(self) -> int:
+        """Files that were found."""
+        return len(self.found)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the files that were found."""
+        return sum(file.size for file in self.found)
+
+    def learn(self, rows: Iterable[Mapping[str, object]]) -> None:
+        """Take note of the files that a store holds (rows of the query `files`)."""
+        for values in rows:
+            row = FileRow(*(values[name] for name in FileRow._fields))  # type: ignore[arg-type]
+            if row.owner == row.file_id:
+                self._stored[row.source, row.digest] = row.file_id, row.content, row.n_steps
+            else:
+                members = self._sets.setdefault(row.source, {}).setdefault(row.owner, set())
+                members.add(row.digest)
+            self._at_path.setdefault((row.source, row.path), []).append(
+                (row.size, row.digest, row.owner)
+            )
+
+    def of(self, job: Job) -> Planned:
+        """What a job of this plan leads to."""
+        return self._planned[job.file_id]
+
+    def skipped_kinds(self) -> list[SkippedKind]:
+        """What no source recognises, most frequent first."""
+        kinds = [
+            SkippedKind(suffix, head.decode("utf-8", "backslashreplace"), len(paths), paths[0])
+            for (suffix, head), paths in self._kinds.items()
+        ]
+        return sorted(kinds, key=lambda kind: (-kind.files, kind.suffix, kind.head))
+
+    def jobs(self) -> Iterator[Job]:
+        """What is to be read, in the order of `found`; jointly read files come last."""
+        together: dict[str, list[Found]] = {}
+        for file in self.found:
+            source = self._recognise(file)
+            if source is None:
+                continue
+            if getattr(source, "joint", False):
+                together.setdefault(source.name, []).append(file)
+                continue
+            planned = self._single(file, source)
+            if planned is not None:
+                yield planned.job
+        for name, files in together.items():
+            joint = self._set(sorted(files, key=lambda f: str(f.path)), self.sources[name])
+            if joint is not None:
+                yield joint.job
+
+    def _recognise(self, file: Found) -> Source | None:
+        head = read_head(file.path)
+        if self.forced and file.named:
+            return next(iter(self.sources.values()))
+        for source in self.sources.values():
+            if source.detect(head):
+                return source
+        if file.named:
+            self.problems.append(
+                Problem(
+                    str(file.path),
+                    None,
+                    "$",
+                    f"no source recognises this file (it begins with {head.data[:20]!r}); "
+                    f"known: {', '.join(sorted(self.sources))}",
+                )
+            )
+        else:
+            kind = (file.path.suffix.lower(), head.data[:4])
+            self._kinds.setdefault(kind, []).append(str(file.path))
+        return None
+
+    def _hash(self, file: Found, source: Source) -> _Hashed | None:
+        """Digest of a file's bytes, and of its earlier lengths; None if it cannot be read."""
+        earlier = {length: digest for length, digest, _ in self._known(file, source)}
+        hasher = xxhash.xxh3_128()
+        size, held = 0, set()
+        stops = [*sorted(length for length in earlier if length < file.size), file.size]
+        try:
+            with file.path.open("rb") as stream:
+                for stop in stops:
+                    while size < stop and (block := stream.read(min(BLOCK, stop - size))):
+                        hasher.update(block)
+                        size += len(block)
+                    if size < file.size and earlier.get(size) == hasher.digest():
+                        held.add(hasher.digest())
+        except OSError as error:
+            self.problems.append(
+                Problem(str(file.path), None, "$", f"the file cannot be read: {error}")
+            )
+            return None
+        return _Hashed(size, hasher.digest(), frozenset(held))
+
+    def _known(self, file: Found, source: Source) -> list[tuple[int, bytes, int]]:
+        return self._at_path.get((source.name, str(file.path)), [])
+
+    def _single(self, file: Found, source: Source) -> Planned | None:
+        hashed = self._hash(file, source)
+        if hashed is None:
+            return None
+        replaces = [
+            owner for _, digest, owner in self._known(file, source) if digest in hashed.earlier
+        ]
+        own = self._identity(source, hashed.digest)
+        row = self._row(own, own, source, file.path, hashed)
+        return self._plan(source, [file], [row], replaces)
+
+    def _set(self, files: list[Found], source: Source) -> Planned | None:
+        hashed = [(file, h) for file in files if (h := self._hash(file, source)) is not None]
+        if not hashed:
+            return None
+        digests = {h.digest for _, h in hashed}
+        covered = digests.union(*(h.earlier for _, h in hashed))
+        sets = self._sets.get(source.name, {})
+        for owner, members in sets.items():
+            if digests < members:
+                self._met(owner, len(files))
+                return None
+        replaces = [owner for owner, members in sets.items() if members <= covered]
+        whole = xxhash.xxh3_128(b"".join(sorted(digests))).digest()
+        own = self._identity(source, whole)
+        total = _Hashed(sum(h.size for _, h in hashed), whole, frozenset())
+        top = Path(os.path.commonpath([file.path for file, _ in hashed]))
+        rows = [self._row(own, own, source, top, total)]
+        for file, h in hashed:
+            member = self._identity(source, h.digest, b"member of", whole)
+            rows.append(self._row(member, own, source, file.path, h))
+        return self._plan(source, [file for file, _ in hashed], rows, replaces, joint=True)
+
+    def _identity(self, source: Source, *digests: bytes) -> int:
+        return identity(source.name, self.project, self.user, self.content, *digests)
+
+    def _row(self, own: int, owner: int, source: Source, path: Path, hashed: _Hashed) -> FileRow:
+        return FileRow(
+            own,
+            owner,
+            source.name,
+            self.project,
+            self.user,
+            str(path),
+            hashed.size,
+            hashed.digest,
+            self.content,
+        )
+
+    def _met(self, file_id: int, files: int) -> None:
+        """Note that stored bytes were met again."""
+        self.unchanged += files
+        if file_id in self._planned:
+            self.again[file_id] = self.again.get(file_id, 0) + 1
+        else:
+            self.known_steps += next(
+                steps for own, _, steps in self._stored.values() if own == file_id
+            )
+
+    def _plan(
+        self,
+        source: Source,
+        files: list[Found],
+        rows: list[FileRow],
+        replaces: list[int],
+        *,
+        joint: bool = False,
+    ) -> Planned | None:
+        own = rows[0].file_id
+        stored = self._stored.get((source.name, rows[0].digest))
+        bare = stored is not None and stored[1] == "none" and self.content != "none"
+        if own in self._planned or (stored is not None and not bare):
+            self._met(own if stored is None else stored[0], len(files))
+            return None
+        job = Job(
+            [str(file.path) for file in files],
+            reference(source),
+            own,
+            self.project,
+            self.user,
+            self.content != "none",
+            joint,
+        )
+        if bare and stored is not None:
+            # A store that kept no content of these bytes gets them anew, now with content.
+            replaces = [*replaces, stored[0]]
+        planned = Planned(job, rows, sorted(set(replaces)), rows[0].size)
+        self._planned[own] = planned
+        return planned

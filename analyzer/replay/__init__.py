@@ -1,0 +1,174 @@
+"""Replays recorded lanes under other policies: what would the caches and the bill have been.
+
+Open-loop: recorded outputs and times stay, only the prompts change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from analyzer.policies import Policy, Recorded, spec
+from analyzer.replay.base import (
+    CacheFactory,
+    Event,
+    Events,
+    LaneKey,
+    LaneState,
+    Placement,
+    Prices,
+    ReplayLane,
+    ReplayStep,
+)
+from analyzer.replay.context import build_lane
+from analyzer.replay.engine import Run
+from analyzer.replay.fast import fast_state
+from analyzer.replay.fast.marked import BreakpointRule, marked_run
+from analyzer.replay.fast.recorded import recorded_run
+from analyzer.replay.fidelity import (
+    Fidelity,
+    Saving,
+    SessionFidelity,
+    Spread,
+    compare,
+    read_distance,
+    saving,
+)
+from analyzer.replay.naive import NaiveLane
+from analyzer.replay.result import LaneReplay, ReplayResult
+
+__all__ = [
+    "Engine",
+    "Event",
+    "Events",
+    "Fidelity",
+    "LaneKey",
+    "LaneReplay",
+    "Placement",
+    "ReplayLane",
+    "ReplayResult",
+    "ReplayStep",
+    "Saving",
+    "SessionFidelity",
+    "Spread",
+    "backtest",
+    "build_lane",
+    "choose_cache",
+    "losses",
+    "replay",
+    "saving",
+]
+
+Engine = Literal["fast", "naive"]
+
+
+def replay(
+    lanes: Sequence[ReplayLane],
+    policy: Policy,
+    cache: CacheFactory,
+    book: Prices,
+    *,
+    placement: Placement = "recorded",
+    carried: bool = True,
+    events: Events | None = None,
+    engine: Engine = "fast",
+) -> ReplayResult:
+    """Send lanes again under a policy, all of them over one fresh cache, in time order.
+
+    A carried replay takes the recorded usage as long as a lane's prompts are those that were
+    recorded, and from then on the model's prediction with the recorded `events` (see `losses`). A
+    blind one predicts everything. Open-loop: recorded outputs and times stay. Raises `LawError`
+    where a law of the replay does not hold.
+    """
+    model = cache()
+    done: dict[int, LaneReplay] = {}
+    if engine == "fast" and carried and isinstance(policy, Recorded):
+        recorded = recorded_run(lanes, policy, placement, book)
+        done.update(enumerate(recorded or ()))
+    elif engine == "fast" and isinstance(model, BreakpointRule):
+        struck = {key for key, _ in events or {}} if carried else set()
+        for group in _strangers(lanes):
+            members = [lanes[k] for k in group]
+            if not struck.isdisjoint(lane.key for lane in members):
+                continue
+            out = marked_run(members, policy, placement, model, book, carried)
+            done.update(zip(group, out or (), strict=False))
+    rest = [k for k in range(len(lanes)) if k not in done]
+    others = [lanes[k] for k in rest]
+    run = Run(model, book, carried=carried, events=events or {})
+    done.update(zip(rest, run.run(others, _states(others, policy, placement, engine)), strict=True))
+    replayed = tuple(done[k] for k in range(len(lanes)))
+    return ReplayResult(spec(policy), model.name, placement, carried, replayed)
+
+
+def _strangers(lanes: Sequence[ReplayLane]) -> list[list[int]]:
+    """Groups of lanes that can never meet in a cache: no prompt of one begins like another's."""
+    group_of: dict[tuple[str, int], list[int]] = {}
+    for k, lane in enumerate(lanes):
+        keys = {(lane.key.session.project, first) for first in lane.openings}
+        met = {id(g): g for key in keys if (g := group_of.get(key)) is not None}
+        mine, *others = sorted(met.values(), key=len, reverse=True) or [[]]
+        mine.append(k)
+        for other in others:
+            mine.extend(other)
+        merged = {id(other) for other in others}
+        if merged:
+            group_of = {key: mine if id(g) in merged else g for key, g in group_of.items()}
+        group_of.update(dict.fromkeys(keys, mine))
+    return [sorted(group) for group in {id(g): g for g in group_of.values()}.values()]
+
+
+def losses(lanes: Sequence[ReplayLane], cache: CacheFactory, book: Prices) -> Events:
+    """The losses that the recording shows and neither the cache model nor the policy explains.
+
+    Evictions, routing, changes of the prefix out of sight: the model says that a recorded prompt
+    would have been read, and less was. Any policy would have met them.
+    """
+    found: dict[tuple[LaneKey, int], Event] = {}
+    run = Run(cache(), book, carried=False, events={}, learn=found)
+    run.run(lanes, _states(lanes, Recorded(), "recorded", "fast"))
+    return found
+
+
+def backtest(
+    lanes: Sequence[ReplayLane],
+    cache: CacheFactory,
+    book: Prices,
+    *,
+    events: Events | None = None,
+) -> Fidelity:
+    """How well the cache model gives the recorded bill back, session by session.
+
+    `events` are the losses to carry; None takes those of `losses`.
+    """
+    carry = losses(lanes, cache, book) if events is None else events
+    recorded = replay(lanes, Recorded(), cache, book)
+    blind = replay(lanes, Recorded(), cache, book, carried=False)
+    model = cache()
+    run = Run(model, book, carried=True, events=carry, measured=False)
+    out = run.run(lanes, _states(lanes, Recorded(), "recorded", "fast"))
+    carried = ReplayResult("recorded", model.name, "recorded", True, out)
+    return compare(lanes, recorded, blind, carried, [key.session for key, _ in carry])
+
+
+def choose_cache(
+    lanes: Sequence[ReplayLane], candidates: Mapping[str, CacheFactory], book: Prices
+) -> str:
+    """Name of the cache rule whose predicted reads are nearest to the recorded ones.
+
+    The first candidate wins ties, so the provider's own rule comes first: recordings without a
+    break cannot tell rules apart.
+    """
+    distance = {
+        name: read_distance(lanes, replay(lanes, Recorded(), cache, book, carried=False))
+        for name, cache in candidates.items()
+    }
+    return min(distance, key=distance.__getitem__)
+
+
+def _states(
+    lanes: Sequence[ReplayLane], policy: Policy, placement: Placement, engine: Engine
+) -> list[LaneState]:
+    if engine == "naive":
+        return [NaiveLane(lane, policy, placement) for lane in lanes]
+    return [fast_state(lane, policy, placement) for lane in lanes]

@@ -1,0 +1,367 @@
+"""A recorded lane as a `ReplayLane`: the un-compacted transcript, and each recorded prompt over it.
+
+A recording that compacted itself is undone here. Prompts rebuilt from transcripts leave the system
+prompt and the tools out, so a part of measured size stands for them; where usage shows that content
+was cut out of sight, the oldest results are taken to be cut, and the base does not shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from statistics import median
+
+from analyzer.caching.base import Mark
+from analyzer.edits import resized_unseen
+from analyzer.model import Breakpoint, Lane, Part, Prompt, Step, Ttl, Usage
+from analyzer.ranges import appended_ranges
+from analyzer.replay.align import PUT_IN, Aligned, Aligner
+from analyzer.replay.base import Anchor, Head, LaneKey, ReplayLane, ReplayStep
+from analyzer.tokens import Sizes, measure
+
+UNDATED_GAP_S = 1.0
+"""Between steps without times: inside every lifetime."""
+FIRST_TOKEN_S = 2.0
+"""A response begins about this long after its request."""
+TAIL_INPUT = 16
+"""Largest uncached remainder that is a constant of the protocol and not a choice of the client."""
+DEFAULT_WINDOW = 200_000
+LARGE_WINDOW = 1_000_000
+STUB_TOKENS = 12
+"""Size of a stub that nobody saw."""
+FIT = (0.75, 1.33)
+"""Estimated sizes of new parts may be off by this much before a difference means a hidden change."""
+
+
+def build_lane(
+    lane: Lane,
+    sizes: Sizes | None = None,
+    *,
+    cuts: Collection[int] | None = None,
+    window: Callable[[str | None, str | None], int | None] | None = None,
+) -> ReplayLane:
+    """Tie a lane to its recording.
+
+    `cuts` are the steps at which the recording's own policy cut content out of sight, by the
+    ledger's verdicts (None: every fall of the hidden tokens counts as one). `window` gives the
+    context window of a model and provider in tokens, None where it is unknown.
+    """
+    return _Builder(lane, sizes or measure(lane), cuts, window).run()
+
+
+class _Builder:
+    """State of one pass over the steps of a lane."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        sizes: Sizes,
+        cuts: Collection[int] | None,
+        window: Callable[[str | None, str | None], int | None] | None,
+    ) -> None:
+        self.lane = lane
+        self.sizes = sizes
+        self.cuts = cuts
+        self.window = window
+        self.parts: list[Part] = list(lane.pool)
+        self.tokens: list[int] = list(sizes.parts)
+        self.heads: dict[Head, int] = {}
+        self.base: list[int] = []
+        self.steps: list[ReplayStep] = []
+        self.aligner = Aligner(self.parts.__getitem__)
+        self.previous: list[int] = []
+        self.head_parts: list[int] = []
+        self.shown: Prompt | None = None
+        self.marked = any(s.prompt is not None and s.prompt.breakpoints for s in lane.steps)
+        self.ttl: Ttl = "5m"
+        self.at = 0.0
+        self.unseen = _Unseen(self)
+        self.largest = max(
+            (s.usage.prompt or 0 for s in lane.steps if s.usage is not None), default=0
+        )
+
+    def run(self) -> ReplayLane:
+        shown: Prompt | None = None
+        for number, step in enumerate(self.lane.steps):
+            if step.prompt is not None:
+                shown = step.prompt
+            self._step(number, step, shown)
+        seen = {(p.call_id, p.kind) for p in self.parts if p.call_id and not p.placeholder}
+        stubs = [self.parts[i] for i in self.base if self.parts[i].placeholder]
+        return ReplayLane(
+            key=LaneKey(self.lane.session, self.lane.name),
+            parts=tuple(self.parts),
+            tokens=tuple(self.tokens),
+            heads=tuple(self.heads),
+            base=tuple(self.base),
+            steps=tuple(self.steps),
+            scale=self.sizes,
+            marked=self.marked,
+            tail_input=_tail_input(self.lane.steps),
+            unrecovered=sum((p.call_id, p.kind) not in seen for p in stubs),
+        )
+
+    def add_part(self, part: Part, tokens: int) -> int:
+        """A part that no request showed."""
+        self.parts.append(part)
+        self.tokens.append(tokens)
+        return len(self.parts) - 1
+
+    def _step(self, number: int, step: Step, shown: Prompt | None) -> None:
+        head_parts, aligned, keep, tail = self._lay(number, step, shown)
+        self.shown = shown
+        head = self._head(head_parts)
+        self._time(step)
+        length = len(self.previous)
+        breakpoints = step.prompt.breakpoints if step.prompt is not None else ()
+        self.steps.append(
+            ReplayStep(
+                at=self.at,
+                ready_at=self._ready(step),
+                when=step.at,
+                model=step.model or "",
+                provider=step.provider,
+                head=head,
+                stop=len(self.base),
+                gone=tuple(aligned.gone),
+                cut=aligned.cut,
+                keep=keep,
+                tail=tuple(tail),
+                marks=tuple(Mark(b.position + 1, b.ttl) for b in breakpoints),
+                anchors=_anchors(breakpoints, len(head_parts), length, aligned.base),
+                ttl=self._ttl(step.usage),
+                settings=step.prompt.settings if step.prompt is not None else (),
+                usage=step.usage,
+                output=(step.usage.output or 0) if step.usage is not None else 0,
+                human=step.human,
+                window=self._window(step),
+            )
+        )
+
+    def _lay(
+        self, number: int, step: Step, shown: Prompt | None
+    ) -> tuple[Sequence[int], Aligned, int, list[int]]:
+        """Lay a prompt over the base; gives its head, what it changed, and how it goes on from
+        the one before (parts kept, parts behind them)."""
+        added = None if step.compaction is not None else self._appended(shown)
+        if added is not None:
+            keep = len(self.previous)
+            self.previous.extend(added)
+            self.base.extend(added)
+            return self.head_parts, self.aligner.extend(added), keep, added
+        indices = list(shown.indices()) if shown is not None else []
+        split = next(
+            (n for n, i in enumerate(indices) if self.parts[i].section == "messages"), len(indices)
+        )
+        head_parts, messages = indices[:split], indices[split:]
+        aligned = self.aligner.align(messages, step.compaction is not None and number > 0)
+        recorded = messages
+        if shown is None or not shown.recorded:
+            head_parts, recorded = self.unseen.resolve(number, step, messages, aligned)
+        else:
+            self.base.extend(messages[k] for k in aligned.added)
+        whole = [*head_parts, *recorded]
+        keep = _common(self.previous, whole)
+        self.previous, self.head_parts = whole, head_parts
+        return head_parts, aligned, keep, whole[keep:]
+
+    def _appended(self, shown: Prompt | None) -> list[int] | None:
+        """What a prompt adds to the one before, where it does nothing else."""
+        before = self.shown
+        if before is None or shown is None or not (before.recorded and shown.recorded):
+            return None
+        ranges = appended_ranges(before, shown)
+        if ranges is None:
+            return None
+        added = [i for r in ranges for i in range(r.start, r.stop)]
+        return added if all(self.parts[i].section == "messages" for i in added) else None
+
+    def _head(self, parts: Sequence[int]) -> int:
+        tools = sum(self.parts[i].section == "tools" for i in parts)
+        return self.heads.setdefault(Head(tuple(parts), tools), len(self.heads))
+
+    def _time(self, step: Step) -> None:
+        at = step.at.timestamp() if step.at is not None else self.at + UNDATED_GAP_S
+        self.at = max(self.at, at)
+
+    def _ready(self, step: Step) -> float:
+        ended = step.ended_at.timestamp() if step.ended_at is not None else self.at + FIRST_TOKEN_S
+        return max(self.at, min(ended, self.at + FIRST_TOKEN_S))
+
+    def _ttl(self, usage: Usage | None) -> Ttl:
+        if usage is not None and (usage.cache_write_1h or usage.cache_write_5m):
+            long = (usage.cache_write_1h or 0) >= (usage.cache_write_5m or 0)
+            self.ttl = "1h" if long else "5m"
+        return self.ttl
+
+    def _window(self, step: Step) -> int:
+        known = self.window(step.model, step.provider) if self.window else None
+        window = known or DEFAULT_WINDOW
+        return window if self.largest <= window else max(LARGE_WINDOW, self.largest)
+
+
+class _Unseen:
+    """What a transcript does not show: the hidden head, hidden growth, and hidden cuts."""
+
+    def __init__(self, builder: _Builder) -> None:
+        self.builder = builder
+        self.head: int | None = None
+        self.messages: list[int] = []
+        self.shown: list[int] = []
+        self.size = 0
+        """Tokens of `messages`."""
+        self.stand_ins: dict[int, int] = {}
+
+    def resolve(
+        self, number: int, step: Step, messages: list[int], aligned: Aligned
+    ) -> tuple[list[int], list[int]]:
+        """Head and messages of a prompt whose total is known and whose head is not.
+
+        Adds to the base what is new, with a part for growth that nothing visible explains.
+        """
+        builder = self.builder
+        added = [messages[k] for k in aligned.added]
+        total = step.usage.prompt if step.usage is not None else None
+        if self.head is None:
+            visible = sum(builder.tokens[i] for i in messages)
+            size = max(0, (total if total is not None else visible) - visible)
+            self.head = builder.add_part(_pseudo("system", "hidden", 0, size), size)
+        kept = self._kept(messages, added)
+        difference = 0
+        if total is not None:
+            size = self.size if kept == self.messages else sum(builder.tokens[i] for i in kept)
+            expected = builder.tokens[self.head] + size
+            difference = total - expected - sum(builder.tokens[i] for i in added)
+        if difference and not self._fits(number, added, difference):
+            aligned.cut |= self._place(number, difference, kept, added)
+        builder.base.extend(added)
+        grown = kept == self.messages
+        self.messages, self.shown = [*kept, *added], messages
+        counted = added if grown else self.messages
+        self.size = (self.size if grown else 0) + sum(builder.tokens[i] for i in counted)
+        return [self.head], self.messages
+
+    def _kept(self, messages: list[int], added: list[int]) -> list[int]:
+        """The earlier messages as they stand now: stand-ins for cut ones, growth in its place."""
+        if messages[: len(self.shown)] == self.shown:
+            return list(self.messages)
+        fresh, held = set(added), set(messages)
+        was_shown = set(self.shown)
+        survivors = {self.stand_ins.get(i, i) for i in held}
+        first = next(iter(messages), None)
+        if first is not None and first in was_shown:
+            pool = [i for i in self.messages if i in survivors or i >= len(self.builder.lane.pool)]
+            stale = {self.stand_ins[i] for i in was_shown - held if i in self.stand_ins}
+            return [i for i in pool if i not in stale]
+        return [self.stand_ins.get(i, i) for i in messages if i not in fresh]
+
+    def _fits(self, number: int, added: list[int], difference: int) -> bool:
+        """Put a difference on the new parts, whose sizes are estimates, where it is small enough."""
+        tokens = self.builder.tokens
+        estimated = sum(tokens[i] for i in added)
+        if not estimated or (self.builder.cuts is not None and number in self.builder.cuts):
+            return False
+        if not FIT[0] <= (estimated + difference) / estimated <= FIT[1]:
+            return False
+        left = estimated + difference
+        for n, i in enumerate(added):
+            share = (
+                left
+                if n == len(added) - 1
+                else max(1, tokens[i] + difference * tokens[i] // estimated)
+            )
+            tokens[i] = max(1, share)
+            left -= tokens[i]
+        return True
+
+    def _place(self, number: int, difference: int, kept: list[int], added: list[int]) -> bool:
+        """Growth, a cut, or another head; tells whether it was a cut."""
+        builder = self.builder
+        if difference > 0:
+            growth = _pseudo("messages", "growth", number, difference)
+            added.append(builder.add_part(growth, difference))
+            builder.aligner.append(1)
+        elif builder.cuts is None or number in builder.cuts:
+            self._cut(number, -difference, kept)
+            return True
+        else:
+            assert self.head is not None
+            size = max(0, builder.tokens[self.head] + difference)
+            self.head = builder.add_part(_pseudo("system", "hidden", number, size), size)
+        return False
+
+    def _cut(self, number: int, missing: int, kept: list[int]) -> None:
+        """Take tokens from the oldest results, then from the oldest other parts."""
+        builder = self.builder
+        results = [n for n, i in enumerate(kept) if builder.parts[i].kind == "tool_result"]
+        others = [n for n in range(len(kept)) if n not in set(results)]
+        for floor, places in ((STUB_TOKENS, results), (1, others)):
+            for n in places:
+                if missing <= 0:
+                    return
+                size = builder.tokens[kept[n]]
+                taken = min(missing, size - floor)
+                if taken <= 0:
+                    continue
+                part = resized_unseen(
+                    builder.parts[kept[n]], f"cut:{number}:{taken}", 0, size - taken
+                )
+                original = next((k for k, v in self.stand_ins.items() if v == kept[n]), kept[n])
+                self.stand_ins[original] = kept[n] = builder.add_part(part, size - taken)
+                missing -= taken
+
+
+def _pseudo(section: str, name: str, number: int, tokens: int) -> Part:
+    """A part that nobody saw; only its size is known."""
+    body = f"{name} {number} {tokens}"
+    in_system = section == "system"
+    return resized_unseen(
+        Part(
+            section="system" if in_system else "messages",
+            role="system" if in_system else "user",
+            kind="other",
+            digest=body.encode().ljust(16, b"\0")[:16],
+            chars=0,
+            estimate=tokens,
+        ),
+        body,
+        0,
+        tokens,
+    )
+
+
+def _anchors(
+    breakpoints: Sequence[Breakpoint], head: int, length: int, base: Sequence[int]
+) -> tuple[Anchor, ...]:
+    out = []
+    for position, ttl in breakpoints:
+        if position == length - 1:
+            out.append(Anchor("end", 0, ttl))
+        elif position < head:
+            out.append(Anchor("head", position, ttl))
+        else:
+            behind = next(
+                (base[k] for k in range(position - head, -1, -1) if base[k] != PUT_IN), None
+            )
+            out.append(
+                Anchor("head", head - 1, ttl) if behind is None else Anchor("base", behind, ttl)
+            )
+    return tuple(out)
+
+
+def _tail_input(steps: Sequence[Step]) -> int:
+    remainders = [
+        s.usage.input
+        for s in steps
+        if s.usage is not None and s.usage.input is not None and s.usage.cache_write
+    ]
+    if not remainders:
+        return 0
+    usual = int(median(remainders))
+    return usual if usual <= TAIL_INPUT else 0
+
+
+def _common(old: Sequence[int], new: Sequence[int]) -> int:
+    shortest = min(len(old), len(new))
+    if old[:shortest] == new[:shortest]:
+        return shortest
+    return next(i for i in range(shortest) if old[i] != new[i])

@@ -1,0 +1,226 @@
+"""Sends lanes again under a policy: in time order, over one cache, every token billed once.
+
+Open-loop: recorded outputs and times stay, only the prompts change. The engine knows prompts only
+through lane states, so that the naive and the fast one share this loop and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from analyzer.caching import settings_levels
+from analyzer.caching.base import CacheModel, Mark, PrefixView, Request, Served
+from analyzer.edits import SummaryCall
+from analyzer.model import Usage
+from analyzer.replay.base import (
+    BREAK_SHARE,
+    BREAK_TOKENS,
+    CACHED_CLASSES,
+    Event,
+    Events,
+    LaneKey,
+    LaneState,
+    Outgoing,
+    Prices,
+    ReplayLane,
+    ReplayStep,
+    split_writes,
+)
+from analyzer.replay.result import LaneReplay
+
+READ_TOLERANCE = 64
+"""Tokens, and 1 % of the read, that sizes of parts may be off."""
+
+
+@dataclass
+class _Track:
+    """A lane on its way through the replay."""
+
+    lane: ReplayLane
+    state: LaneState
+    out: LaneReplay
+    deviated: bool = False
+    calls: list[tuple[SummaryCall, Usage]] = field(default_factory=list)
+
+
+class Run:
+    """One replay: a cache, a price book, and the lanes' states."""
+
+    def __init__(
+        self,
+        cache: CacheModel,
+        book: Prices,
+        *,
+        carried: bool,
+        events: Events,
+        measured: bool = True,
+        learn: dict[tuple[LaneKey, int], Event] | None = None,
+    ) -> None:
+        """`events` are losses that any policy would have met; used in a carried replay only.
+
+        `measured`: a carried replay takes recorded usage while prompts are the recorded ones.
+        `learn` is filled with the losses that the model does not foresee.
+        """
+        self.cache = cache
+        self.book = book
+        self.carried = carried
+        self.events = events if carried else {}
+        self.measured = carried and measured
+        self.learn = learn
+        self._known_levels: dict[tuple[tuple[str, str], ...], tuple[str, str, str]] = {}
+        self._track: _Track | None = None
+        self._now: ReplayStep | None = None
+
+    def run(
+        self, lanes: Sequence[ReplayLane], states: Iterable[LaneState]
+    ) -> tuple[LaneReplay, ...]:
+        """Replay all lanes. Raises `LawError` where a token would be billed twice or not at all."""
+        tracks = [
+            _Track(lane, state, LaneReplay(lane.key, unrecovered=lane.unrecovered))
+            for lane, state in zip(lanes, states, strict=True)
+        ]
+        order = sorted(
+            (step.at, number, n)
+            for number, track in enumerate(tracks)
+            for n, step in enumerate(track.lane.steps)
+        )
+        for _, number, n in order:
+            self._step(tracks[number], n)
+        for track in tracks:
+            track.out.red_lines = track.state.red_lines
+        return tuple(track.out for track in tracks)
+
+    def peek(self, view: PrefixView, marks: tuple[Mark, ...], head: tuple[int, int]) -> int:
+        """See `Exchange`."""
+        return self.cache.peek(self._request(view, marks, head)).read
+
+    def summary(
+        self, call: SummaryCall, view: PrefixView, marks: tuple[Mark, ...], head: tuple[int, int]
+    ) -> None:
+        """See `Exchange`."""
+        assert self._track is not None
+        if call.cost_class == "precomputed":
+            return
+        usage = Usage(input=call.input_tokens, output=call.output_tokens)
+        if call.cost_class in CACHED_CLASSES:
+            served = self.cache.serve(self._request(view, marks, head))
+            usage = Usage(
+                input=served.input + call.instruction_tokens,
+                cache_read=served.read,
+                cache_write=served.write,
+                cache_write_5m=served.write_5m,
+                cache_write_1h=served.write_1h,
+                output=call.output_tokens,
+            )
+        self._track.calls.append((call, usage))
+
+    def _request(self, view: PrefixView, marks: tuple[Mark, ...], head: tuple[int, int]) -> Request:
+        assert self._track is not None
+        assert self._now is not None
+        now = self._now
+        return Request(
+            now.at,
+            now.ready_at,
+            now.model,
+            view,
+            marks,
+            self._track.lane.key.session.project,
+            head[0],
+            head[1],
+            self._levels(now.settings),
+        )
+
+    def _levels(self, settings: tuple[tuple[str, str], ...]) -> tuple[str, str, str]:
+        levels = self._known_levels.get(settings)
+        if levels is None:
+            levels = settings_levels(self.cache.name, dict(settings))
+            self._known_levels[settings] = levels
+        return levels
+
+    def _step(self, track: _Track, n: int) -> None:
+        now = track.lane.steps[n]
+        self._track, self._now = track, now
+        outgoing = track.state.advance(n, self)
+        ends = (outgoing.tools_end, outgoing.system_end)
+        request = self._request(outgoing.view, outgoing.marks, ends)
+        event = self.events.get((track.lane.key, n)) if self.events else None
+        if event is not None:
+            self.cache.forget(request, event.read_tokens)
+        elif self.learn is not None:
+            self._learn(self.learn, track, n, request)
+        served = self.cache.serve(request)
+        if not outgoing.same:
+            track.deviated = True
+        usage = now.usage
+        if usage is None or not usage.knows_cache or track.deviated or not self.measured:
+            usage = _billed(served, track.lane.tail_input, now.output)
+        self._record(track, n, now, outgoing, usage)
+
+    def _learn(
+        self,
+        learn: dict[tuple[LaneKey, int], Event],
+        track: _Track,
+        n: int,
+        request: Request,
+    ) -> None:
+        """Note a loss that neither the model nor the recording's policy explains."""
+        now = track.lane.steps[n]
+        if now.cut or now.usage is None or not now.usage.knows_cache:
+            return
+        read = now.usage.cache_read or 0
+        foreseen = self.cache.peek(request).read
+        if foreseen - read > max(READ_TOLERANCE, foreseen // 100):
+            learn[track.lane.key, n] = Event(read)
+            self.cache.forget(request, read)
+
+    def _record(
+        self, track: _Track, n: int, now: ReplayStep, outgoing: Outgoing, usage: Usage
+    ) -> None:
+        out = track.out
+        short, long = split_writes(usage, now.ttl)
+        read, rest = usage.cache_read or 0, usage.input or 0
+        prompt = read + short + long + rest
+        before = out.prompt[-1] - out.input[-1] if out.prompt else 0
+        could = min(before, prompt)
+        lost = could - read
+        out.breaks.append(lost >= BREAK_TOKENS and lost > BREAK_SHARE * could)
+        out.prompt.append(prompt)
+        out.read.append(read)
+        out.write_5m.append(short)
+        out.write_1h.append(long)
+        out.input.append(rest)
+        out.output.append(now.output)
+        out.edits.append(outgoing.edits)
+        out.same.append(outgoing.same)
+        cost = self.book.cost_float(usage, now.model or None, now.when, now.provider)
+        out.cost.append(cost)
+        if track.calls:
+            self._bill_calls(track, n, now)
+        # A measured total holds what no part explains (a tool prompt, turn markers).
+        sent = prompt if usage is now.usage else outgoing.view.tokens(len(outgoing.view))
+        out.check(n, sent)
+
+    def _bill_calls(self, track: _Track, n: int, now: ReplayStep) -> None:
+        for call, usage in track.calls:
+            model = call.model or now.model or None
+            paid = self.book.cost_float(usage, model, now.when, now.provider)
+            track.out.add_call(n, usage, paid)
+        track.calls.clear()
+
+
+def _billed(served: Served, tail: int, output: int) -> Usage:
+    """Usage as the provider would report it: every prompt ends with a few uncached tokens."""
+    short, long, rest = served.write_5m, served.write_1h, served.input
+    missing = max(0, tail - rest)
+    from_short = min(short, missing)
+    from_long = min(long, missing - from_short)
+    short, long, rest = short - from_short, long - from_long, rest + from_short + from_long
+    return Usage(
+        input=rest,
+        cache_read=served.read,
+        cache_write=short + long,
+        cache_write_5m=short,
+        cache_write_1h=long,
+        output=output,
+    )
