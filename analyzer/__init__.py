@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
     from analyzer.edits import Edit
     from analyzer.errors import AnalyzerError, StoreError, UsageError
-    from analyzer.ingest import IngestReport, ingest
+    from analyzer.intake import IngestReport, ingest
     from analyzer.model import (
         Breakpoint,
         Lane,
@@ -70,7 +70,7 @@ _HOMES = {
     "analyzer.diagnose": ("Finding", "SessionDiagnosis", "Verdict"),
     "analyzer.edits": ("Edit",),
     "analyzer.errors": ("AnalyzerError", "StoreError", "UsageError"),
-    "analyzer.ingest": ("IngestReport", "ingest"),
+    "analyzer.intake": ("IngestReport", "ingest"),
     "analyzer.model": (
         "Breakpoint",
         "Lane",

@@ -24,7 +24,7 @@ import msgspec
 WORDS = "def return import self value error index table request cache prefix token policy window"
 INGEST = """
 import json, sys
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 report = ingest([sys.argv[1]], sys.argv[2], content=sys.argv[3])
 print(json.dumps({"steps": report.steps, "parts": report.parts, "problems": len(report.problems)}))
 """

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from analyzer.errors import InputError, UsageError
-from analyzer.ingest import IngestReport, Progress, ingest
+from analyzer.intake import IngestReport, Progress, ingest
 from analyzer.model import SessionKey
 from analyzer.reading import BOOT
 from analyzer.store import Scope, Store

@@ -27,7 +27,7 @@ ROWS = (
     ("sources", "store", "caching", "policies"),
     ("reading",),
     ("reading",),
-    ("ingest",),
+    ("intake",),
     ("ledger",),
     ("diagnose", "loss", "replay"),
     ("tune",),

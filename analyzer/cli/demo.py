@@ -13,7 +13,7 @@ import click
 
 from analyzer.cli.base import emit, refresh, settings_of, stderr, tell, workspace
 from analyzer.errors import InputError
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.views.frames import sessions_table
 from analyzer.views.replay import comparison_table
 from analyzer.views.text import diagnosis_text, table_text

@@ -17,7 +17,7 @@ from analyzer.cli.base import (
     tell,
 )
 from analyzer.errors import InputError
-from analyzer.ingest import IngestReport, ingest
+from analyzer.intake import IngestReport, ingest
 from analyzer.model import Problem
 from analyzer.sources import SOURCES, load_plugins
 from analyzer.sources.steps_schema import validate_file

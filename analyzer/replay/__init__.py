@@ -86,7 +86,7 @@ def replay(
         recorded = recorded_run(lanes, policy, placement, book)
         done.update(enumerate(recorded or ()))
     elif engine == "fast" and isinstance(model, BreakpointRule):
-        struck = {key for key, _ in events or {}} if carried else set()
+        struck = {key for (key, _), e in (events or {}).items() if not e.own} if carried else set()
         for group in _strangers(lanes):
             members = [lanes[k] for k in group]
             if not struck.isdisjoint(lane.key for lane in members):
@@ -119,10 +119,10 @@ def _strangers(lanes: Sequence[ReplayLane]) -> list[list[int]]:
 
 
 def losses(lanes: Sequence[ReplayLane], cache: CacheFactory, book: Prices) -> Events:
-    """The losses that the recording shows and neither the cache model nor the policy explains.
+    """The reads that the recording shows and the cache model does not foresee.
 
-    Evictions, routing, changes of the prefix out of sight: the model says that a recorded prompt
-    would have been read, and less was. Any policy would have met them.
+    Evictions, routing, changes of the prefix out of sight; or a prefix that others kept warm. Any
+    policy would have met them, but for those at steps where the recording's own policy cut content.
     """
     found: dict[tuple[LaneKey, int], Event] = {}
     run = Run(cache(), book, carried=False, events={}, learn=found)

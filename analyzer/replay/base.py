@@ -80,10 +80,15 @@ class Anchor(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A loss that the recording shows and that any policy would have met: the cache held no more
-    than `read_tokens` of this lane's prompt when the step began."""
+    """What the recording read at a step and the cache model does not foresee.
+
+    Less than foreseen: an eviction, a change out of sight. More: somebody else kept the prefix warm.
+    """
 
     read_tokens: int
+    own: bool = False
+    """The step is one at which the recording's own policy cut content; other policies did not
+    meet this."""
 
 
 Events = Mapping[tuple[LaneKey, int], Event]

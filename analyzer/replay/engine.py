@@ -7,7 +7,7 @@ through lane states, so that the naive and the fast one share this loop and noth
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from analyzer.caching import settings_levels
 from analyzer.caching.base import CacheModel, Mark, PrefixView, Request, Served
@@ -57,10 +57,10 @@ class Run:
         measured: bool = True,
         learn: dict[tuple[LaneKey, int], Event] | None = None,
     ) -> None:
-        """`events` are losses that any policy would have met; used in a carried replay only.
+        """`events` are what the recording shows and the model cannot know; for carried replays only.
 
         `measured`: a carried replay takes recorded usage while prompts are the recorded ones.
-        `learn` is filled with the losses that the model does not foresee.
+        `learn` is filled with the reads that the model does not foresee.
         """
         self.cache = cache
         self.book = book
@@ -144,14 +144,21 @@ class Run:
         outgoing = track.state.advance(n, self)
         ends = (outgoing.tools_end, outgoing.system_end)
         request = self._request(outgoing.view, outgoing.marks, ends)
-        event = self.events.get((track.lane.key, n)) if self.events else None
-        if event is not None:
-            self.cache.forget(request, event.read_tokens)
-        elif self.learn is not None:
-            self._learn(self.learn, track, n, request)
-        served = self.cache.serve(request)
         if not outgoing.same:
             track.deviated = True
+        event = self.events.get((track.lane.key, n)) if self.events else None
+        if event is not None and not (event.own and track.deviated):
+            self.cache.forget(request, event.read_tokens)
+            served = self.cache.serve(request)
+            # Of a prompt that is no longer the recorded one, only the head is known to be the same.
+            known = outgoing.view.tokens(
+                outgoing.system_end if track.deviated else len(outgoing.view)
+            )
+            served = _lifted(served, min(event.read_tokens, known))
+        else:
+            if self.learn is not None:
+                self._learn(self.learn, track, n, request)
+            served = self.cache.serve(request)
         usage = now.usage
         if usage is None or not usage.knows_cache or track.deviated or not self.measured:
             usage = _billed(served, track.lane.tail_input, now.output)
@@ -164,14 +171,14 @@ class Run:
         n: int,
         request: Request,
     ) -> None:
-        """Note a loss that neither the model nor the recording's policy explains."""
+        """Note a read that the model does not foresee."""
         now = track.lane.steps[n]
-        if now.cut or now.usage is None or not now.usage.knows_cache:
+        if now.usage is None or not now.usage.knows_cache:
             return
         read = now.usage.cache_read or 0
         foreseen = self.cache.peek(request).read
-        if foreseen - read > max(READ_TOLERANCE, foreseen // 100):
-            learn[track.lane.key, n] = Event(read)
+        if abs(foreseen - read) > max(READ_TOLERANCE, foreseen // 100):
+            learn[track.lane.key, n] = Event(read, now.cut)
             self.cache.forget(request, read)
 
     def _record(
@@ -207,6 +214,23 @@ class Run:
             paid = self.book.cost_float(usage, model, now.when, now.provider)
             track.out.add_call(n, usage, paid)
         track.calls.clear()
+
+
+def _lifted(served: Served, read: int) -> Served:
+    """A request that read at least so many tokens; what it wrote or paid in full gets less."""
+    missing = read - served.read
+    if missing <= 0:
+        return served
+    from_short = min(served.write_5m, missing)
+    from_long = min(served.write_1h, missing - from_short)
+    rest = missing - from_short - from_long
+    return replace(
+        served,
+        read=read,
+        write_5m=served.write_5m - from_short,
+        write_1h=served.write_1h - from_long,
+        input=served.input - rest,
+    )
 
 
 def _billed(served: Served, tail: int, output: int) -> Usage:

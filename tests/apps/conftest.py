@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.workspace import analyse
 from tests.apps.traces import START, Trace, write, write_without_prompts
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analyzer.ingest import ingest
-from tests.apps.conftest import Open, build
+from analyzer.intake import ingest
+from tests.apps.conftest import APP, Open, build
 from tests.apps.traces import Trace, write
 
 SCREENS = ("session", "step", "policies", "health")
@@ -278,3 +278,10 @@ def test_a_newly_published_store_is_read_without_a_restart(page: Open, tmp_path:
     ingest([write(tmp_path / "b.jsonl", Trace("second", steps=3))], path)
     app.run()
     assert set(app.dataframe[0].value["session_id"]) == {"first", "second"}
+
+
+def test_no_page_uses_an_element_that_renders_raw_html() -> None:
+    pages = [*APP.parent.rglob("*.py")]
+    assert len(pages) > 8
+    wrong = re.compile(r"unsafe_allow_html|st\.(write|html|iframe|components)\b")
+    assert not [f"{p.name}: {m}" for p in pages for m in wrong.findall(p.read_text("utf-8"))]

@@ -8,6 +8,7 @@ import pytest
 
 from analyzer.caching import CACHES
 from analyzer.model import Lane
+from analyzer.policies import parse_spec
 from analyzer.pricing import PriceBook
 from analyzer.replay import (
     Event,
@@ -17,6 +18,7 @@ from analyzer.replay import (
     build_lane,
     choose_cache,
     losses,
+    replay,
     saving,
 )
 from tests.replay.recordings import agent, keep_newest, with_usage
@@ -82,13 +84,41 @@ def test_an_eviction_is_a_blind_error_that_the_carried_replay_takes_away() -> No
     assert session.verdict_agreement == pytest.approx(29 / 30)
 
 
-def test_a_loss_that_the_recordings_own_policy_caused_is_no_event() -> None:
+def test_a_loss_where_the_recordings_own_policy_cut_is_not_carried_to_other_policies() -> None:
     lane = with_usage(agent(30, compact=keep_newest(4)))
     for number in (10, 15):
         lane = lost_at(lane, number)
     built = build_lane(lane)
     assert all(built.steps[n].cut for n in (10, 15))
-    assert losses([built], CACHES["anthropic"], BOOK) == {}
+    events = losses([built], CACHES["anthropic"], BOOK)
+    assert events == {(built.key, n): Event(0, own=True) for n in (10, 15)}
+    raw = [
+        replay([built], parse_spec("raw"), CACHES["anthropic"], BOOK, events=known)
+        for known in (events, {})
+    ]
+    assert raw[0].cost_usd == raw[1].cost_usd
+    assert backtest([built], CACHES["anthropic"], BOOK).carried_cost_error.p95 == pytest.approx(
+        0, abs=0.001
+    )
+
+
+def test_a_prefix_that_others_kept_warm_is_carried() -> None:
+    lane = with_usage(agent(20))
+    first = lane.steps[0]
+    assert first.usage is not None
+    warm = replace(
+        first.usage, cache_read=3_000, cache_write=(first.usage.cache_write or 0) - 3_000
+    )
+    split = replace(warm, cache_write_5m=warm.cache_write)
+    built = build_lane(replace(lane, steps=(replace(first, usage=split), *lane.steps[1:])))
+    events = losses([built], CACHES["anthropic"], BOOK)
+    assert events == {(built.key, 0): Event(3_000)}
+    (session,) = backtest([built], CACHES["anthropic"], BOOK).sessions
+    assert session.cost_error is not None
+    assert session.cost_error > 0.001
+    assert session.carried_cost_error == pytest.approx(0, abs=0.0005)
+    out = replay([built], parse_spec("raw"), CACHES["anthropic"], BOOK, events=events)
+    assert out.lanes[0].read[0] == 3_000
 
 
 def test_a_lane_without_usage_has_no_errors_and_not_errors_of_zero() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.store import Scope, Store
 from tests.steplines import SOURCES, dump, line, write
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.store import Scope, Store
 from tests.steplines import SOURCES, dump, line, write
 
@@ -21,7 +21,7 @@ N_FILES = 6
 SCRIPT = """
 import os, signal, sys
 from importlib import import_module
-ingest = import_module('analyzer.ingest')
+ingest = import_module('analyzer.intake')
 from analyzer.store import publish
 from tests.steplines import SOURCES
 folder, event, n, workers = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

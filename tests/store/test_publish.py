@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from analyzer.errors import StoreError
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.store import Scope, Store
 from analyzer.store.base import Database
 from analyzer.store.publish import meta, migrate, newest_version, version_of

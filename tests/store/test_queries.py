@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from analyzer.errors import StoreError, UsageError
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.model import SessionKey
 from analyzer.store import (
     SCOPED_TABLES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analyzer.diagnose import SessionDiagnosis
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.views.overview import (
     NO_CAUSE,
     bill_sentence,

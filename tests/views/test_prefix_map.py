@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analyzer.diagnose import SessionDiagnosis
-from analyzer.ingest import ingest
+from analyzer.intake import ingest
 from analyzer.ledger import LaneLedger, lane_ledger
 from analyzer.model import Lane, Part, Prompt, Range, SessionKey, Step, Usage
 from analyzer.pricing import PriceBook

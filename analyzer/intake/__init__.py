@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from analyzer.errors import InputError, UsageError
-from analyzer.ingest.planning import Plan, SkippedKind, found_files
+from analyzer.intake.planning import Plan, SkippedKind, found_files
 from analyzer.model import Problem, SessionKey
 from analyzer.reading import Answer, Job, Workers, read
 from analyzer.records import Chunk, from_bytes

@@ -1,0 +1,1 @@
+"""One file a page, run by `apps/app.py`."""
