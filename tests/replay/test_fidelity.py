@@ -112,13 +112,13 @@ def test_a_prefix_that_others_kept_warm_is_carried() -> None:
     split = replace(warm, cache_write_5m=warm.cache_write)
     built = build_lane(replace(lane, steps=(replace(first, usage=split), *lane.steps[1:])))
     events = losses([built], CACHES["anthropic"], BOOK)
-    assert events == {(built.key, 0): Event(3_000)}
+    assert events == {(built.key, 0): Event(head)}
     (session,) = backtest([built], CACHES["anthropic"], BOOK).sessions
     assert session.cost_error is not None
     assert session.cost_error > 0.001
     assert session.carried_cost_error == pytest.approx(0, abs=0.0005)
     out = replay([built], parse_spec("raw"), CACHES["anthropic"], BOOK, events=events)
-    assert out.lanes[0].read[0] == 3_000
+    assert out.lanes[0].read[0] == head
 
 
 def test_a_lane_without_usage_has_no_errors_and_not_errors_of_zero() -> None:
