@@ -21,6 +21,7 @@ from analyzer.replay import (
     replay,
     saving,
 )
+from analyzer.tokens import measure
 from tests.replay.recordings import agent, keep_newest, with_usage
 
 BOOK = PriceBook.default()
@@ -106,9 +107,9 @@ def test_a_prefix_that_others_kept_warm_is_carried() -> None:
     lane = with_usage(agent(20))
     first = lane.steps[0]
     assert first.usage is not None
-    warm = replace(
-        first.usage, cache_read=3_000, cache_write=(first.usage.cache_write or 0) - 3_000
-    )
+    pairs = zip(lane.pool, measure(lane).parts, strict=True)
+    head = sum(size for part, size in pairs if part.section != "messages")
+    warm = replace(first.usage, cache_read=head, cache_write=(first.usage.cache_write or 0) - head)
     split = replace(warm, cache_write_5m=warm.cache_write)
     built = build_lane(replace(lane, steps=(replace(first, usage=split), *lane.steps[1:])))
     events = losses([built], CACHES["anthropic"], BOOK)
