@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,7 +22,8 @@ stdout, everything else to stderr. Exit codes: 0 done, 1 error, 2 wrong usage, 3
 
 def commands(group: click.Command, name: str) -> Iterator[tuple[str, click.Command, click.Context]]:
     """(full name, command, context) of a command and of everything below it."""
-    context = click.Context(group, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+    settings: dict[str, Any] = {**program.context_settings, "max_content_width": WIDTH}
+    context = click.Context(group, info_name=name, terminal_width=WIDTH, **settings)
     yield name, group, context
     if isinstance(group, click.Group):
         for child in group.list_commands(context):

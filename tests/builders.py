@@ -18,9 +18,22 @@ from typing import Any
 STUB = "[Old tool result content cleared]"
 MODEL = "claude-sonnet-4-6"
 START = datetime(2026, 6, 1, 9, 0, tzinfo=UTC)
-WORDS = (
-    "read write cache prompt token index value result error table merge branch layer queue".split()
-)
+WORDS = [
+    "read",
+    "write",
+    "cache",
+    "prompt",
+    "token",
+    "index",
+    "value",
+    "result",
+    "error",
+    "table",
+    "merge",
+    "branch",
+    "layer",
+    "queue",
+]
 Shape = Callable[[list[dict[str, Any]], int], None]
 
 
@@ -151,7 +164,7 @@ def _serve(request: dict[str, Any], entries: set[str]) -> dict[str, Any]:
     head = len(units)
     units += [json.dumps(m) for m in request["messages"]]
     tokens = [max(1, len(u) // 4) for u in units]
-    places = [n for n in range(len(units), max(head, len(units) - 20), -1)] + [head]
+    places = [*range(len(units), max(head, len(units) - 20), -1), head]
     hit = next((n for n in places if "\0".join(units[:n]) in entries), 0)
     entries |= {"\0".join(units), "\0".join(units[:head])}
     read = sum(tokens[:hit])

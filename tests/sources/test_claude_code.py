@@ -293,26 +293,22 @@ def test_totals_of_the_real_transcripts_equal_an_independent_count(shared_data: 
 
 
 def _count(path: Path, into: dict[tuple[str, str], tuple[int, ...]]) -> None:
-    opened = (
-        gzip.open(path, "rt", errors="replace")
-        if path.suffix == ".gz"
-        else path.open(errors="replace")
-    )
+    raw = path.read_bytes()
+    raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
     decoder = json.JSONDecoder()
-    with opened as stream:
-        for line in stream:
-            text = line.strip()
-            at = 0
-            while at < len(text):
-                try:
-                    row, at = decoder.raw_decode(text, at)
-                except json.JSONDecodeError:
-                    break
-                if isinstance(row, dict):
-                    _take(row, into)
-                    data = row.get("data")
-                    if isinstance(data, dict) and data.get("type") == "agent_progress":
-                        _take(data.get("message") or {}, into)
+    for line in raw.decode("utf-8", "replace").split("\n"):
+        text = line.strip()
+        at = 0
+        while at < len(text):
+            try:
+                row, at = decoder.raw_decode(text, at)
+            except json.JSONDecodeError:
+                break
+            if isinstance(row, dict):
+                _take(row, into)
+                data = row.get("data")
+                if isinstance(data, dict) and data.get("type") == "agent_progress":
+                    _take(data.get("message") or {}, into)
 
 
 def _take(row: dict, into: dict[tuple[str, str], tuple[int, ...]]) -> None:
