@@ -45,6 +45,17 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Overflow:
+    """The first step whose prompt outgrows the model's context window, in tokens."""
+
+    session: SessionKey
+    lane: str
+    step: int
+    prompt_tokens: int
+    window: int
+
+
+@dataclass(frozen=True)
 class Outcome:
     """One policy over all sessions."""
 
@@ -52,7 +63,9 @@ class Outcome:
     """As it was asked for."""
     result: ReplayResult
     saving: Saving | None
-    """Against the recorded bill; None where a price is unknown."""
+    """Against the recorded bill; None where a price is unknown or the policy is not feasible."""
+    overflow: Overflow | None
+    """Where the policy is not feasible: no request of this size would have been answered."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +117,9 @@ def compare_policies(
     outcomes = []
     for text, policy in policies:
         result = _joined([_run(g, policy, book) for g in groups])
-        outcomes.append(Outcome(text, result, _saving(recorded, result, fidelity)))
+        overflow = _overflow(groups, result, book)
+        claim = None if overflow else _saving(recorded, result, fidelity)
+        outcomes.append(Outcome(text, result, claim, overflow))
     return Comparison(
         tuple(d.session.key for d in diagnoses),
         caches,
@@ -235,3 +250,19 @@ def _saving(
     if recorded.cost_usd is None or result.cost_usd is None or band is None:
         return None
     return saving(recorded.cost_usd, result.cost_usd, band)
+
+
+def _overflow(groups: Sequence[_Group], result: ReplayResult, book: PriceBook) -> Overflow | None:
+    """The first prompt that is larger than its model's window.
+
+    A recording may itself be beyond the window that is known for its model (a beta, a deployment of
+    one's own); what was answered is no overflow.
+    """
+    lanes = [lane for group in groups for lane in group.lanes]
+    for lane, out in zip(lanes, result.lanes, strict=True):
+        answered = max((s.usage.prompt or 0 for s in lane.steps if s.usage), default=0)
+        for n, (step, prompt) in enumerate(zip(lane.steps, out.prompt, strict=True)):
+            window = book.window(step.model, step.provider)
+            if window is not None and prompt > max(window, answered):
+                return Overflow(lane.key.session, lane.key.lane, n, prompt, window)
+    return None

@@ -25,7 +25,7 @@ from analyzer.workspace import Workspace, analyse
 Format = Literal["text", "json", "csv", "md"]
 F = TypeVar("F", bound=Callable[..., Any])
 
-NARROW = 160
+NARROW = 190
 """Columns of a table that is not printed on a terminal."""
 
 

@@ -8,13 +8,15 @@ from functools import cache
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-
-import jsonschema
+from typing import TYPE_CHECKING
 
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
 from analyzer.sources.base import ends_with_newline, read_lines
 from analyzer.sources.decode import Json, JsonObject, as_object, kind_of, parse
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 SCHEMA_FILE = "steps_schema.json"
 MOST_PROBLEMS = 1000
@@ -39,7 +41,10 @@ def validate_file(path: Path) -> list[Problem]:
 
 def iter_problems(path: Path) -> Iterator[Problem]:
     """The same, one by one and without a limit."""
-    check = jsonschema.Draft202012Validator(schema())
+    # Only validation needs the library, and it takes a tenth of a second to load.
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+
+    check = Draft202012Validator(schema())
     held: Problem | None = None
     for entry in read_lines(path):
         if held is not None:
@@ -61,7 +66,7 @@ def iter_problems(path: Path) -> Iterator[Problem]:
         yield held
 
 
-def _explain(error: jsonschema.ValidationError) -> tuple[str, str]:
+def _explain(error: ValidationError) -> tuple[str, str]:
     """Where a value breaks the schema, and what was expected and came."""
     pointer = "$" + "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path

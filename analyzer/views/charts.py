@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analyzer.comparison import Comparison
+from analyzer.comparison import Comparison, Outcome
 from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
 from analyzer.ledger import StepRow
 from analyzer.replay import Saving
@@ -37,6 +37,7 @@ from analyzer.views.palette import (
 )
 from analyzer.views.policies import policy_title
 from analyzer.views.prefix_map import BEHIND, CHANGED, KEPT, NEW, STUB, PrefixMap
+from analyzer.views.replay import verdict_text
 from analyzer.views.table import show, usd
 
 TEXT_CELLS = 150_000
@@ -335,7 +336,7 @@ def policy_costs(comparison: Comparison) -> Chart | None:
             orientation="h",
             marker_color=[_policy_colour(o.saving) for o, _ in known],
             error_x={"type": "constant", "value": bill * band, "color": NEUTRAL},
-            text=[_claim(cost, o.saving) for o, cost in known],
+            text=[_claim(cost, o) for o, cost in known],
             textposition="inside",
             insidetextanchor="start",
             insidetextfont={"color": "#FFFFFF", "size": 13},
@@ -360,8 +361,9 @@ def policy_costs(comparison: Comparison) -> Chart | None:
     return Chart(policy_title(comparison), figure, "Cost of each policy beside the recorded bill")
 
 
-def _claim(cost: float, found: Saving | None) -> str:
-    return f"{usd(cost)}: {found.text}" if found else usd(cost)
+def _claim(cost: float, outcome: Outcome) -> str:
+    said = verdict_text(outcome)
+    return f"{usd(cost)}: {said}" if said else usd(cost)
 
 
 def _policy_colour(found: Saving | None) -> str:

@@ -10,9 +10,9 @@ from analyzer.replay import Fidelity, ReplayResult, Spread
 from analyzer.views.table import Column, Row, Table, usd
 
 POLICY_COLUMNS: tuple[Column, ...] = (
-    Column("spec", "policy", width=60),
+    Column("spec", "policy", width=46),
     Column("cost_usd", "cost", "usd"),
-    Column("verdict", "against recorded"),
+    Column("verdict", "against recorded", width=50),
     Column("saving", "saving", "share", shown=False),
     Column("band", "band", "share", shown=False),
     Column("prompt_tokens", "prompt", "count"),
@@ -22,7 +22,7 @@ POLICY_COLUMNS: tuple[Column, ...] = (
     Column("output_tokens", "output", "count", shown=False),
     Column("breaks", "breaks", "count"),
     Column("peak_window", "peak prompt", "count"),
-    Column("summary_calls", "summaries", "count"),
+    Column("summary_calls", "summaries", "count", shown=False),
     Column("red_lines", "red lines", "count"),
 )
 OPEN_LOOP = "open-loop: recorded outputs and times stay, only prompts change (docs/replay.md)"
@@ -55,8 +55,17 @@ def _outcome(outcome: Outcome) -> dict[str, object]:
         "saving": found.share if found else None,
         "saving_usd": found.usd if found else None,
         "band": found.band if found else None,
-        "verdict": found.text if found else None,
+        "verdict": verdict_text(outcome),
+        "feasible": outcome.overflow is None,
+        "overflow": asdict(outcome.overflow) if outcome.overflow else None,
     }
+
+
+def verdict_text(outcome: Outcome) -> str | None:
+    """What may be claimed of a policy: a saving with its error, nothing, or that it cannot work."""
+    if outcome.overflow is not None:
+        return f"not feasible: outgrows the window at step {outcome.overflow.step}"
+    return outcome.saving.text if outcome.saving else None
 
 
 def comparison_document(comparison: Comparison) -> dict[str, object]:

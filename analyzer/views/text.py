@@ -23,10 +23,14 @@ def table_text(table: Table) -> RenderableType:
     grid = RichTable(title=Text(table.title, style="bold"), title_justify="left", box=None)
     columns = [c for c in table.columns if c.shown]
     for column in columns:
+        words = column.style == "text"
+        # A number that is cut off is a wrong number: only words give way on a narrow terminal.
+        longest = max((len(_cell(row, column)) for row in table.rows), default=0)
         grid.add_column(
             Text(column.heading),
             justify="left" if column.style in ("text", "time") else "right",
             no_wrap=True,
+            min_width=None if words else max(longest, len(column.heading)),
             header_style="dim",
         )
     for row in table.rows:
