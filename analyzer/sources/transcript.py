@@ -49,23 +49,17 @@ class Answer:
     compaction: Compaction | None = None
 
 
-class _Name(NamedTuple):
-    """What a lane still needs to know of a part that it handed over."""
+class _Result(NamedTuple):
+    """What a lane still needs to know of a tool result that it handed over."""
 
     role: str
-    kind: str
     call_id: str | None
     tool: str | None
     starts_message: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the view stood when a row was read."""
-
-    parts: int
-    answers: int
-    epoch: int
+GONE = -1
+"""Place of a row that a summary has replaced."""
 
 
 class LaneBuilder:
@@ -76,16 +70,17 @@ class LaneBuilder:
         self.lane = lane
         self.parent = parent
         self.pool = Pool()
-        self._parts: list[_Name] = []
+        # A transcript may be larger than memory: of its parts only what the view needs is kept.
+        self._roles: list[str] = []
+        self._results: dict[int, _Result] = {}
         self._view: list[int] = []
         self._ranges: tuple[Range, ...] | None = ()
-        self._epoch = 0
         self._answers = 0
         self._open: Answer | None = None
         self._held: list[Part] = []
         self._steps: list[Step] = []
         self._index: dict[str, int] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[int, int] = {}
         self._asked_at: datetime | None = None
         self._human = False
         self._compaction: Compaction | None = None
@@ -105,21 +100,22 @@ class LaneBuilder:
     def place(self, uuid: str | None) -> None:
         """Remember where the view stands after the row with this id."""
         if uuid:
-            held = len(self._held)
-            self._places[uuid] = _Place(len(self._view) + held, self._answers, self._epoch)
+            parts = len(self._view) + len(self._held)
+            self._places[hash(uuid)] = parts << 32 | self._answers
 
     def knows(self, uuid: str | None) -> bool:
         """Whether a row of this id was already read."""
-        return uuid is not None and uuid in self._places
+        return uuid is not None and hash(uuid) in self._places
 
     def follow(self, parent: str | None) -> None:
         """Go back to where `parent` stood if a later answer was given since: the person rewound."""
-        place = self._places.get(parent) if parent else None
-        if place is None or place.epoch != self._epoch or place.answers >= self._answers:
+        place = self._places.get(hash(parent), GONE) if parent else GONE
+        parts, answers = place >> 32, place & 0xFFFF_FFFF
+        if place == GONE or answers >= self._answers:
             return
         self.close()
-        if place.parts < len(self._view):
-            self._cut(place.parts)
+        if parts < len(self._view):
+            self._cut(parts)
 
     def say(self, parts: Iterable[Part], at: datetime | None, *, human: bool) -> None:
         """A user row: tool results, a prompt, injected text."""
@@ -155,23 +151,23 @@ class LaneBuilder:
         self.close()
         self._view.clear()
         self._ranges = ()
-        self._epoch += 1
+        self._places = dict.fromkeys(self._places, GONE)
         self._compaction = compaction
 
     def clear_results(self, call_ids: set[str], compaction: Compaction) -> None:
         """Tool results are cleared in place."""
         self.close()
         for i, index in enumerate(self._view):
-            part = self._parts[index]
-            if part.kind == "tool_result" and part.call_id in call_ids:
+            result = self._results.get(index)
+            if result is not None and result.call_id in call_ids:
                 stub = make_part(
                     "messages",
-                    part.role,
+                    result.role,
                     "tool_result",
                     CLEARED,
-                    tool=part.tool,
-                    call_id=part.call_id,
-                    starts_message=part.starts_message,
+                    tool=result.tool,
+                    call_id=result.call_id,
+                    starts_message=result.starts_message,
                 )
                 self._view[i] = self._store(stub)
         self._ranges = None
@@ -183,7 +179,7 @@ class LaneBuilder:
             return self._held[-1].role
         if self._open is not None:
             return "assistant"
-        return self._parts[self._view[-1]].role if self._view else None
+        return self._roles[self._view[-1]] if self._view else None
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -276,11 +272,11 @@ class LaneBuilder:
     # -- view ---------------------------------------------------------------------------------
 
     def _store(self, part: Part) -> int:
-        # Names alone: the transcript may be larger than memory.
-        self._parts.append(
-            _Name(part.role, part.kind, part.call_id, part.tool, part.starts_message)
-        )
-        return self.pool.append(part)
+        index = self.pool.append(part)
+        self._roles.append(part.role)
+        if part.kind == "tool_result":
+            self._results[index] = _Result(part.role, part.call_id, part.tool, part.starts_message)
+        return index
 
     def _append(self, part: Part) -> None:
         index = self._store(part)
