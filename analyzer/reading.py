@@ -53,7 +53,8 @@ TRUE = msgspec.msgpack.encode(True)
 class Job(msgspec.Struct, array_like=True):
     """One file to read, or all files of a source that reads them jointly."""
 
-    paths: list[str]
+    paths: list[bytes]
+    """As the file system has them; they need not be text."""
     source: tuple[str, str]
     """Module and class of the source."""
     file_id: int
@@ -82,12 +83,14 @@ def read(job: Job, source: Source) -> Iterator[bytes]:
             if flat.ready():
                 yield to_bytes(flat.take())
     except (OSError, InputError) as error:
-        flat.problem(Problem(job.paths[0], None, "$", f"the file cannot be read: {error}"))
+        flat.problem(
+            Problem(os.fsdecode(job.paths[0]), None, "$", f"the file cannot be read: {error}")
+        )
     yield to_bytes(flat.take(last=True))
 
 
 def _entries(job: Job, source: Source, context: Context) -> Iterator[LaneSteps | Problem]:
-    paths = [Path(path) for path in job.paths]
+    paths = [Path(os.fsdecode(path)) for path in job.paths]
     if job.joint:
         read_many = source.read_many  # type: ignore[attr-defined]
         return cast("Iterator[LaneSteps | Problem]", read_many(paths, context))

@@ -36,6 +36,8 @@ def estimate(text: str) -> int:
     return max(1, round((len(text) - wide) / ASCII_CHARS_PER_TOKEN + wide * OTHER_TOKENS_PER_CHAR))
 
 
+LEAST_SHARE, MOST_SHARE = 0.2, 5.0
+"""Measured sizes this far from the estimate say that something else changed as well."""
 ANCHOR_SHARE = 0.25
 """An estimate may be off by this share and still say which breakpoint a read went up to."""
 
@@ -225,7 +227,10 @@ class _Measurement:
         elif total is not None and fresh:
             budget = self._budget(total, known, before, step)
             if budget is not None:
-                exact = self._divide(budget, fresh, before)
+                # A transcript may show far more than was sent (an output that went to a file); what
+                # the cache confirms as appended is as large as the totals say.
+                least = LEAST_SHARE if step.prompt.recorded else 0.0
+                exact = self._divide(budget, fresh, before, least)
         self._extend(top, exact)
 
     def _between_anchors(self, prompt: Prompt, total: int) -> dict[int, int]:
@@ -246,10 +251,12 @@ class _Measurement:
         group = self._exact_group(before, step)
         return group[0] if group else None
 
-    def _divide(self, budget: int, fresh: list[int], before: Step | None) -> dict[int, int]:
+    def _divide(
+        self, budget: int, fresh: list[int], before: Step | None, least: float = LEAST_SHARE
+    ) -> dict[int, int]:
         weights = {i: max(1, self.weights[i]) for i in dict.fromkeys(fresh)}
         whole = sum(weights.values())
-        if budget <= 0 or not 0.2 <= budget / (whole * self.ratio) <= 5:
+        if budget <= 0 or not least <= budget / (whole * self.ratio) <= MOST_SHARE:
             return {}
         answered = self._answered(before, weights)
         if answered is not None:

@@ -195,6 +195,27 @@ def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path, store: Path) -> 
     assert not store.exists()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_name_that_is_no_text_is_read_and_known_again(
+    tmp_path: Path, store: Path, workers: int
+) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/in/\xff\n\x01.jsonl"))
+    try:
+        write(path, line("s", "a"), "{broken\n")
+    except OSError:
+        pytest.skip("this file system takes names of text only")
+    first = run(store, path.parent, workers=workers)
+    assert (first.files, first.steps) == (1, 1)
+    (problem,) = first.problems
+    assert problem.path.endswith("\\udcff\n\x01.jsonl")
+    with path.open("a") as stream:
+        stream.write(line("s", "b"))
+    grown = run(store, path.parent, workers=workers)
+    assert (grown.files, grown.steps, grown.duplicates) == (1, 1, 1)
+    with Store.open(store) as opened:
+        assert opened.query("files", Scope.everything()).height == 1
+
+
 def test_links_that_go_round_in_circles_end(tmp_path: Path, store: Path) -> None:
     folder = tmp_path / "in"
     made = write(folder / "sub" / "a.txt", line("s", "k"))

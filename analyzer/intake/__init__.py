@@ -210,10 +210,11 @@ class _Sink:
         """The process that read a file ended: the file is as if it had not been met."""
         self._pending.pop(job.file_id, None)
         self._counts.pop(job.file_id, None)
+        path = self._plan.of(job).files[0].path
         message = f"the process that read this file ended with code {exit_code}; it was left out"
         if self._strict:
-            raise InputError(f"{job.paths[0]}: {message}")
-        self._report.problems.append(Problem(job.paths[0], None, "$", message))
+            raise InputError(f"{path}: {message}")
+        self._report.problems.append(Problem(path, None, "$", message))
 
     def _spill(self, job: Job) -> None:
         """Write a piece of a large file; it counts for nothing before its last piece."""

@@ -14,7 +14,7 @@ import xxhash
 from analyzer.errors import UsageError
 from analyzer.model import Problem
 from analyzer.reading import Job, reference
-from analyzer.records import identity
+from analyzer.records import identity, plain
 from analyzer.sources.base import Source, read_head
 from analyzer.store import FileRow
 
@@ -29,6 +29,11 @@ class Found:
     path: Path
     size: int
     named: bool
+
+    @property
+    def name(self) -> str:
+        """The path as text that can be stored and shown, whatever bytes it is made of."""
+        return plain(str(self.path))
 
 
 class SkippedKind(NamedTuple):
@@ -186,7 +191,7 @@ class Plan:
         if file.named:
             self.problems.append(
                 Problem(
-                    str(file.path),
+                    file.name,
                     None,
                     "$",
                     f"no source recognises this file (it begins with {head.data[:20]!r}); "
@@ -195,7 +200,7 @@ class Plan:
             )
         else:
             kind = (file.path.suffix.lower(), head.data[:4])
-            self._kinds.setdefault(kind, []).append(str(file.path))
+            self._kinds.setdefault(kind, []).append(file.name)
         return None
 
     def _hash(self, file: Found, source: Source) -> _Hashed | None:
@@ -213,14 +218,12 @@ class Plan:
                     if size < file.size and earlier.get(size) == hasher.digest():
                         held.add(hasher.digest())
         except OSError as error:
-            self.problems.append(
-                Problem(str(file.path), None, "$", f"the file cannot be read: {error}")
-            )
+            self.problems.append(Problem(file.name, None, "$", f"the file cannot be read: {error}"))
             return None
         return _Hashed(size, hasher.digest(), frozenset(held))
 
     def _known(self, file: Found, source: Source) -> list[tuple[int, bytes, int]]:
-        return self._at_path.get((source.name, str(file.path)), [])
+        return self._at_path.get((source.name, file.name), [])
 
     def _single(self, file: Found, source: Source) -> Planned | None:
         hashed = self._hash(file, source)
@@ -265,7 +268,7 @@ class Plan:
             source.name,
             self.project,
             self.user,
-            str(path),
+            plain(str(path)),
             hashed.size,
             hashed.digest,
             self.content,
@@ -297,7 +300,7 @@ class Plan:
             self._met(own if stored is None else stored[0], len(files))
             return None
         job = Job(
-            [str(file.path) for file in files],
+            [os.fsencode(file.path) for file in files],
             reference(source),
             own,
             self.project,

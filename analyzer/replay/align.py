@@ -78,7 +78,7 @@ class Aligner:
     def align(self, messages: Sequence[int], compacted: bool) -> Aligned:
         """Lay the next prompt over the base. `compacted`: the recording says it was summarized."""
         old, new = self._now, messages
-        head = _common(old, new)
+        head = common_length(old, new)
         out = Aligned(self._base[:head])
         if head < len(old):
             self._rest(head, new, out, compacted)
@@ -164,7 +164,8 @@ class Aligner:
         out.base += self.append(len(out.added))
 
 
-def _common(old: Sequence[int], new: Sequence[int]) -> int:
+def common_length(old: Sequence[int], new: Sequence[int]) -> int:
+    """How many entries two lists begin with in common."""
     shortest = min(len(old), len(new))
     if old[:shortest] == new[:shortest]:
         return shortest

@@ -7,14 +7,14 @@ was cut out of sight, the oldest results are taken to be cut, and the base does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 
 from analyzer.caching.base import Mark
 from analyzer.edits import resized_unseen
 from analyzer.model import Breakpoint, Lane, Part, Prompt, Step, Ttl, Usage
 from analyzer.ranges import appended_ranges
-from analyzer.replay.align import PUT_IN, Aligned, Aligner
+from analyzer.replay.align import PUT_IN, Aligned, Aligner, common_length
 from analyzer.replay.base import Anchor, Head, LaneKey, ReplayLane, ReplayStep
 from analyzer.tokens import Sizes, measure
 
@@ -111,8 +111,7 @@ class _Builder:
         self.shown = shown
         head = self._head(head_parts)
         self._time(step)
-        length = len(self.previous)
-        breakpoints = step.prompt.breakpoints if step.prompt is not None else ()
+        marks, anchors = self._marks(step.prompt, aligned)
         self.steps.append(
             ReplayStep(
                 at=self.at,
@@ -126,8 +125,8 @@ class _Builder:
                 cut=aligned.cut,
                 keep=keep,
                 tail=tuple(tail),
-                marks=tuple(Mark(b.position + 1, b.ttl) for b in breakpoints),
-                anchors=_anchors(breakpoints, len(head_parts), length, aligned.base),
+                marks=marks,
+                anchors=anchors,
                 ttl=self._ttl(step.usage),
                 settings=step.prompt.settings if step.prompt is not None else (),
                 usage=step.usage,
@@ -160,7 +159,7 @@ class _Builder:
         else:
             self.base.extend(messages[k] for k in aligned.added)
         whole = [*head_parts, *recorded]
-        keep = _common(self.previous, whole)
+        keep = common_length(self.previous, whole)
         self.previous, self.head_parts = whole, head_parts
         return head_parts, aligned, keep, whole[keep:]
 
@@ -174,6 +173,23 @@ class _Builder:
             return None
         added = [i for r in ranges for i in range(r.start, r.stop)]
         return added if all(self.parts[i].section == "messages" for i in added) else None
+
+    def _marks(
+        self, prompt: Prompt | None, aligned: Aligned
+    ) -> tuple[tuple[Mark, ...], tuple[Anchor, ...]]:
+        """The breakpoints of the prompt that was laid last, by place and by what they follow."""
+        if prompt is None or not prompt.breakpoints:
+            return (), ()
+        head, length = len(self.head_parts), len(self.previous)
+        counts = {b.position + 1: b.ttl for b in prompt.breakpoints}
+        if not prompt.recorded:
+            # Positions count in what was seen, and what was laid has another head and length.
+            seen = list(prompt.indices())
+            counts = {self.unseen.count(seen, b.position): b.ttl for b in prompt.breakpoints}
+            head = sum(self.parts[i].section != "messages" for i in seen)
+            length = len(seen)
+        marks = tuple(Mark(count, counts[count]) for count in sorted(counts))
+        return marks, _anchors(prompt.breakpoints, head, length, aligned.base)
 
     def _head(self, parts: Sequence[int]) -> int:
         tools = sum(self.parts[i].section == "tools" for i in parts)
@@ -219,6 +235,11 @@ class _Unseen:
         Adds to the base what is new, with a part for growth that nothing visible explains.
         """
         builder = self.builder
+        if builder.shown is not None and builder.shown.recorded:
+            # Until now every prompt was seen: go on from the last one.
+            self.messages = builder.previous[len(builder.head_parts) :]
+            self.shown = list(self.messages)
+            self.size = sum(builder.tokens[i] for i in self.messages)
         added = [messages[k] for k in aligned.added]
         total = step.usage.prompt if step.usage is not None else None
         if self.head is None:
@@ -239,6 +260,13 @@ class _Unseen:
         counted = added if grown else self.messages
         self.size = (self.size if grown else 0) + sum(builder.tokens[i] for i in counted)
         return [self.head], self.messages
+
+    def count(self, seen: Sequence[int], position: int) -> int:
+        """Parts of the laid prompt up to and with one of the seen prompt; 1 is the hidden head."""
+        if position == len(seen) - 1:
+            return 1 + len(self.messages)
+        part = self.stand_ins.get(seen[position], seen[position])
+        return 2 + self.messages.index(part) if part in self.messages else 1
 
     def _kept(self, messages: list[int], added: list[int]) -> list[int]:
         """The earlier messages as they stand now: stand-ins for cut ones, growth in its place."""
@@ -274,7 +302,7 @@ class _Unseen:
         return True
 
     def _place(self, number: int, difference: int, kept: list[int], added: list[int]) -> bool:
-        """Growth, a cut, or another head; tells whether it was a cut."""
+        """Growth, a cut, or a shorter end; tells whether it was a cut."""
         builder = self.builder
         if difference > 0:
             growth = _pseudo("messages", "growth", number, difference)
@@ -284,30 +312,40 @@ class _Unseen:
             self._cut(number, -difference, kept)
             return True
         else:
-            assert self.head is not None
-            size = max(0, builder.tokens[self.head] + difference)
-            self.head = builder.add_part(_pseudo("system", "hidden", number, size), size)
+            # The cache shows no cut of old content: what is missing left the prompt's newest end.
+            missing = -difference
+            for i in reversed(added):
+                taken = min(missing, builder.tokens[i] - 1)
+                builder.tokens[i] -= taken
+                missing -= taken
+            self._shrink(number, missing, kept, range(len(kept) - 1, -1, -1), 1)
         return False
 
     def _cut(self, number: int, missing: int, kept: list[int]) -> None:
         """Take tokens from the oldest results, then from the oldest other parts."""
-        builder = self.builder
-        results = [n for n, i in enumerate(kept) if builder.parts[i].kind == "tool_result"]
+        parts = self.builder.parts
+        results = [n for n, i in enumerate(kept) if parts[i].kind == "tool_result"]
         others = [n for n in range(len(kept)) if n not in set(results)]
-        for floor, places in ((STUB_TOKENS, results), (1, others)):
-            for n in places:
-                if missing <= 0:
-                    return
-                size = builder.tokens[kept[n]]
-                taken = min(missing, size - floor)
-                if taken <= 0:
-                    continue
-                part = resized_unseen(
-                    builder.parts[kept[n]], f"cut:{number}:{taken}", 0, size - taken
-                )
-                original = next((k for k, v in self.stand_ins.items() if v == kept[n]), kept[n])
-                self.stand_ins[original] = kept[n] = builder.add_part(part, size - taken)
-                missing -= taken
+        missing = self._shrink(number, missing, kept, results, STUB_TOKENS)
+        self._shrink(number, missing, kept, others, 1)
+
+    def _shrink(
+        self, number: int, missing: int, kept: list[int], places: Iterable[int], floor: int
+    ) -> int:
+        """Stand-ins for parts, smaller by what is missing; what is still missing after them."""
+        builder = self.builder
+        for n in places:
+            if missing <= 0:
+                break
+            size = builder.tokens[kept[n]]
+            taken = min(missing, size - floor)
+            if taken <= 0:
+                continue
+            part = resized_unseen(builder.parts[kept[n]], f"cut:{number}:{taken}", 0, size - taken)
+            original = next((k for k, v in self.stand_ins.items() if v == kept[n]), kept[n])
+            self.stand_ins[original] = kept[n] = builder.add_part(part, size - taken)
+            missing -= taken
+        return missing
 
 
 def _pseudo(section: str, name: str, number: int, tokens: int) -> Part:
@@ -358,10 +396,3 @@ def _tail_input(steps: Sequence[Step]) -> int:
         return 0
     usual = int(median(remainders))
     return usual if usual <= TAIL_INPUT else 0
-
-
-def _common(old: Sequence[int], new: Sequence[int]) -> int:
-    shortest = min(len(old), len(new))
-    if old[:shortest] == new[:shortest]:
-        return shortest
-    return next(i for i in range(shortest) if old[i] != new[i])

@@ -29,10 +29,12 @@ from analyzer.sources.base import (
 )
 from analyzer.sources.blocks import mark_of
 from analyzer.sources.decode import (
+    MALFORMED,
     Json,
     JsonObject,
     as_object,
     dump,
+    encode,
     get_array,
     get_object,
     get_text,
@@ -179,10 +181,10 @@ class _Reader:
         """The record's fields and its request's fields, messages undecoded."""
         try:
             record = _fields.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except MALFORMED:
             # Lone surrogates and the like: decode leniently once, then go the usual way.
             text = dump(as_object(parse(line))).encode("utf-8", "replace")
-            record = _fields.decode(text)
+            record = _object(text)
         if "messages" in record:
             return record, record
         for name in _REQUEST:
@@ -247,7 +249,7 @@ class _Reader:
             anthropic_usage(raw_usage, "$.response.usage").usage if raw_usage else None
         )
         content = response.get("content")
-        ranges = lane.reader.response(msgspec.Raw(msgspec.json.encode(content))) if content else ()
+        ranges = lane.reader.response(msgspec.Raw(encode(content))) if content else ()
         identity = get_text(response, "id") or xxhash.xxh3_128_hexdigest(line)
         model = get_text(response, "model") or get_text(request, "model")
         error = response.get("error")
@@ -285,14 +287,14 @@ def _response_of(meta: JsonObject) -> JsonObject:
 def _object(raw: bytes) -> _Fields:
     try:
         return _fields.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise DecodeError(f"expected an object: {error}", "$.request") from error
 
 
 def _raw_list(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
     try:
         return _messages.decode(raw) if raw is not None else []
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise DecodeError(f"expected an array: {error}", "$.request.messages") from error
 
 

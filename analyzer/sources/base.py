@@ -17,19 +17,20 @@ from typing import Any, ClassVar, Protocol
 import zstandard
 
 from analyzer.model import LaneSteps, Part, Problem, Range
-from analyzer.sources.unpack import GzipReader
+from analyzer.sources.unpack import GzipReader, ZstdReader
 
 HEAD_BYTES = 65_536
 READ_BUFFER = 1 << 20
 """Lines of whole prompts are long; the default of 8 kB puts each together from dozens of pieces."""
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+BOM = b"\xef\xbb\xbf"
 DEFAULT_PROJECT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What `detect` may look at: the path's name and the first decompressed bytes."""
+    """What `detect` may look at: the path's name and the first decompressed bytes, no BOM."""
 
     path: Path
     data: bytes
@@ -81,7 +82,7 @@ def read_head(path: Path) -> Head:
                 out += chunk
     except (OSError, EOFError, zlib.error, zstandard.ZstdError):
         pass
-    return Head(path, bytes(out))
+    return Head(path, bytes(out).removeprefix(BOM))
 
 
 @contextmanager
@@ -94,14 +95,14 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader[Any]]:
             with io.BufferedReader(GzipReader(raw), 1 << 16) as unpacked:
                 yield unpacked
         elif magic == ZSTD_MAGIC:
-            with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
-                yield io.BufferedReader(stream)
+            with io.BufferedReader(ZstdReader(raw), 1 << 16) as unpacked:
+                yield unpacked
         else:
             yield raw
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes] | Problem]:
-    """Numbered lines of a file, blank ones left out, each without its line end.
+    """Numbered lines of a file, blank ones left out, without line ends and byte order mark.
 
     A last line without an end is yielded like the others: the caller knows by parsing it whether
     the file is still being written. A damaged archive gives its readable lines, then a problem.
@@ -111,7 +112,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes] | Problem]:
         with open_bytes(path) as stream:
             for raw in stream:
                 number += 1
-                line = raw.rstrip(b"\r\n")
+                line = (raw if number > 1 else raw.removeprefix(BOM)).rstrip(b"\r\n")
                 if line.strip():
                     yield number, line
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:

@@ -14,7 +14,7 @@ import msgspec
 from analyzer.errors import DecodeError
 from analyzer.model import Part
 from analyzer.sources.blocks import make_part
-from analyzer.sources.decode import as_object, dump, parse_many
+from analyzer.sources.decode import MALFORMED, as_object, dump, parse_many
 from analyzer.tokens import IMAGE_TOKENS
 
 
@@ -93,14 +93,14 @@ def decode_rows(line: bytes) -> list[Row]:
     """
     try:
         return [_rows.decode(line)]
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         pass
     rows = []
     for value in parse_many(line):
         text = dump(as_object(value)).encode("utf-8", "replace")
         try:
             rows.append(_rows.decode(text))
-        except msgspec.ValidationError as error:
+        except MALFORMED as error:
             raise _pointed(error, "$") from error
     return rows
 
@@ -109,7 +109,7 @@ def decode_progress(data: bytes) -> Progress | None:
     """The sub-agent row inside a progress row; None if there is none."""
     try:
         return _progress.decode(data) if data else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         return None
 
 
@@ -130,7 +130,7 @@ class ContentReader:
             return
         try:
             content = _contents.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise _pointed(error, "$.message.content") from error
         if isinstance(content, str):
             yield make_part("messages", role, "text", content, starts_message=first)
@@ -192,7 +192,7 @@ class ContentReader:
         if bytes(block.content):
             try:
                 content = _texts.decode(block.content)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except MALFORMED:
                 content = bytes(block.content).decode("utf-8", "replace")
             if isinstance(content, str):
                 body = content

@@ -18,30 +18,40 @@ from analyzer.errors import DecodeError
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 JsonObject: TypeAlias = Mapping[str, Json]
 
+MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a strict decoder raises; `parse` reads such bytes after all, or says why it cannot."""
 _decoder = msgspec.json.Decoder()
-_raw_decoder = json.JSONDecoder()
+
+
+def _finite(number: str) -> float | None:
+    """A number that JSON can hold; null stands for the others (`NaN`, `1e999`)."""
+    value = float(number)
+    return value if math.isfinite(value) else None
+
+
+_lenient = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 EARLIEST_EPOCH = 946_684_800
 """2000-01-01 in seconds; smaller numbers are not times."""
+_TOO_DEEP = "expected JSON of sane depth, got deeper nesting than can be read"
 
 
 def parse(raw: bytes) -> Json:
     """Parse one JSON text.
 
     Falls back to the standard library for what strict parsers refuse but real logs hold
-    (lone surrogates, NaN). Raises `DecodeError` with the byte offset.
+    (lone surrogates; NaN and infinities, which become null). Raises `DecodeError` with the byte
+    offset.
     """
     try:
         return cast("Json", _decoder.decode(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         pass
     try:
-        return cast("Json", json.loads(raw.decode("utf-8", "surrogateescape")))
+        return cast("Json", _lenient.decode(raw.decode("utf-8", "surrogateescape")))
     except json.JSONDecodeError as error:
         raise DecodeError(f"expected JSON, got {_snippet(raw, error.pos)}: {error.msg}") from error
     except RecursionError as error:
-        raise DecodeError(
-            "expected JSON of sane depth, got deeper nesting than can be read"
-        ) from error
+        raise DecodeError(_TOO_DEEP) from error
     except ValueError as error:
         raise DecodeError(f"expected numbers of sane length: {error}") from error
 
@@ -59,7 +69,7 @@ def parse_many(raw: bytes) -> list[Json]:
         at = 0
         while at < len(text):
             try:
-                value, at = _raw_decoder.raw_decode(text, at)
+                value, at = _lenient.raw_decode(text, at)
             except (ValueError, RecursionError):
                 raise error from None
             values.append(cast("Json", value))
@@ -169,9 +179,23 @@ def to_time(value: Json, pointer: str = "$") -> datetime | None:
     raise DecodeError(f"expected a time, got {kind_of(value)}", pointer)
 
 
-def dump(value: Json) -> str:
-    """Compact JSON text in the given key order; lone surrogates stay as they are."""
+def dump(value: Json, *, by_key: bool = False) -> str:
+    """Compact JSON text, in the given order of keys or sorted `by_key`; lone surrogates stay.
+
+    Raises `DecodeError` for nesting that can be parsed and no longer be written.
+    """
     try:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value, order="sorted" if by_key else None).decode()
     except (UnicodeEncodeError, TypeError):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=by_key)
+    except RecursionError as error:
+        raise DecodeError(_TOO_DEEP) from error
+
+
+def encode(value: Json) -> bytes:
+    """Compact JSON that `parse` gives back as it was. Raises `DecodeError` as `dump` does."""
+    try:
+        return dump(value).encode()
+    except UnicodeEncodeError:
+        # Only as an escape does a lone surrogate get through bytes.
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -328,18 +328,10 @@ class PromptReader:
 def settings_of(request: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
     """The parameters of a request that belong to the cache key, sorted; values as text or JSON."""
     return tuple(
-        (key, value if isinstance(value, str) else dump(_ordered(value)))
+        (key, value if isinstance(value, str) else dump(value, by_key=True))
         for key, value in sorted(request.items())
         if key in CACHE_KEY_SETTINGS and value is not None
     )
-
-
-def _ordered(value: Json) -> Json:
-    if isinstance(value, Mapping):
-        return {key: _ordered(value[key]) for key in sorted(value)}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_ordered(v) for v in value]
-    return value
 
 
 def _sent(message: JsonObject) -> Json:

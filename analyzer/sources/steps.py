@@ -20,7 +20,7 @@ from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Range, SessionKey, Step, Ttl
 from analyzer.sources import steps_rows as rows
 from analyzer.sources.base import Context, Head, Pool, ends_with_newline, read_lines
-from analyzer.sources.decode import Json, dump, to_time
+from analyzer.sources.decode import MALFORMED, Json, dump, to_time
 from analyzer.sources.prompts import PromptReader
 from analyzer.sources.shared_prefix import Cut, SharedPrefix, split
 from analyzer.sources.steps_rows import ABSENT, Raw, RequestRow, StepRow, UnfinishedLineError
@@ -35,7 +35,6 @@ BATCH_CHARS = 16_000_000
 RAW_LIMIT = 65_536
 _SESSION = re.compile(rb'[{,]\s*"session"\s*:\s*["\d]')
 _PROMPT = re.compile(rb'[{,]\s*"(?:request|append|attributes|title)"\s*:')
-_BOM = b"\xef\xbb\xbf"
 
 
 class StepsSource:
@@ -46,7 +45,7 @@ class StepsSource:
 
     def detect(self, head: Head) -> bool:
         """A first line with a `session` and a `request`, an `append` or a session's `title`."""
-        line = head.data.removeprefix(_BOM).lstrip().split(b"\n", 1)[0]
+        line = head.data.lstrip().split(b"\n", 1)[0]
         if not line.startswith(b"{"):
             return False
         return _SESSION.search(line) is not None and _PROMPT.search(line) is not None
@@ -115,7 +114,7 @@ class _Reader:
                 continue
             number, line = entry
             try:
-                yield from self._line(line.removeprefix(_BOM), number)
+                yield from self._line(line, number)
             except UnfinishedLineError as error:
                 # Only the last line may be cut off: the file is still being written.
                 held = self._problem(number, error, line)
@@ -150,7 +149,7 @@ class _Reader:
         if cut is not None:
             try:
                 row = rows.decode_row(cut.line)
-            except msgspec.DecodeError:
+            except MALFORMED:
                 row = StepRow()
             if row.request is not None and self.shared.confirms(cut, row.request.messages):
                 return [row], _Line(number, data, True, cut)
@@ -158,7 +157,7 @@ class _Reader:
             return [rows.decode_row(data)], _Line(number, data, True, None)
         except msgspec.ValidationError as error:
             raise rows.typed_error(error) from error
-        except msgspec.DecodeError:
+        except MALFORMED:
             return rows.decode_rows(data), _Line(number, data, False, None)
 
     def _session(self, row: StepRow) -> SessionKey:
@@ -330,7 +329,7 @@ def _key(session: SessionKey, name: str, lane: _Lane, row: StepRow, line: _Line)
 def _messages(raw: Raw, pointer: str) -> list[Raw]:
     try:
         return split(raw)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise DecodeError("expected an array of messages", pointer) from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -123,23 +122,10 @@ def decode_rows(line: bytes) -> list[StepRow]:
     except DecodeError as error:
         raise UnfinishedLineError(error.message) from error
     try:
-        texts = [dump(_finite(as_object(one))) for one in found]
+        texts = [dump(as_object(one)) for one in found]
         return [_rows.decode(text.encode("utf-8", "surrogatepass")) for text in texts]
     except msgspec.DecodeError as error:
         raise typed_error(error) from error
-
-
-def _finite(found: Json) -> Json:
-    """The same value with null for numbers that are none in JSON."""
-    match found:
-        case float() if not math.isfinite(found):
-            return None
-        case Mapping():
-            return {key: _finite(inner) for key, inner in found.items()}
-        case list():
-            return [_finite(inner) for inner in found]
-        case _:
-            return found
 
 
 def typed_error(error: msgspec.DecodeError) -> DecodeError:

@@ -42,6 +42,12 @@ class Answer:
     miss_reason: str | None = None
     copied_from: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    provider: str | None = None
+    """Recorded provider; used where the model's name does not tell it."""
+    error: str | None = None
+    reported_cost: float | None = None
+    started_at: datetime | None = None
+    """Recorded start of the request; without it the start is estimated."""
     earlier: tuple[tuple[str | None, Usage], ...] = ()
     """Requests inside this response that came before the last one (a fallback, a compaction)."""
     asked_at: datetime | None = None
@@ -81,6 +87,7 @@ class LaneBuilder:
         self._steps: list[Step] = []
         self._index: dict[str, int] = {}
         self._places: dict[int, int] = {}
+        self._heads = 0
         self._asked_at: datetime | None = None
         self._human = False
         self._compaction: Compaction | None = None
@@ -117,6 +124,14 @@ class LaneBuilder:
         if parts < len(self._view):
             self._cut(parts)
 
+    def lead(self, part: Part) -> None:
+        """A tool definition or system block: it stands before all messages, whatever they become."""
+        self.close()
+        self._view.insert(self._heads, self._store(part))
+        self._heads += 1
+        self._ranges = None
+        self._places = {k: GONE if v == GONE else v + (1 << 32) for k, v in self._places.items()}
+
     def say(self, parts: Iterable[Part], at: datetime | None, *, human: bool) -> None:
         """A user row: tool results, a prompt, injected text."""
         if at is not None:
@@ -146,12 +161,27 @@ class LaneBuilder:
         self._open = answer
         self._answers += 1
 
-    def compact(self, compaction: Compaction) -> None:
-        """The history up to here is replaced by a summary that comes next."""
+    def compact(
+        self, compaction: Compaction, summary: Iterable[Part] = (), kept_from: str | None = None
+    ) -> None:
+        """The history up to here is replaced by a summary, here or in the rows that come next.
+
+        `kept_from` is the id of the row behind which the history is kept, after the summary.
+        """
         self.close()
-        self._view.clear()
-        self._ranges = ()
-        self._places = dict.fromkeys(self._places, GONE)
+        place = self._places.get(hash(kept_from), GONE) if kept_from else GONE
+        start = len(self._view) if place == GONE else place >> 32
+        tail = self._view[start:]
+        self._cut(self._heads)
+        for part in summary:
+            self._append(part)
+        moved = len(self._view) - start
+        self._view.extend(tail)
+        self._ranges = None
+        self._places = {
+            k: v + (moved << 32) if place != GONE and v >> 32 >= start else GONE
+            for k, v in self._places.items()
+        }
         self._compaction = compaction
 
     def clear_results(self, call_ids: set[str], compaction: Compaction) -> None:
@@ -234,10 +264,10 @@ class LaneBuilder:
         return Step(
             key=answer.key + suffix,
             lane=self.lane,
-            at=started(answer.asked_at, answer.first_at, usage),
+            at=answer.started_at or started(answer.asked_at, answer.first_at, usage),
             ended_at=answer.last_at,
             model=model,
-            provider=provider_of(model),
+            provider=provider_of(model) or answer.provider,
             usage=usage,
             prompt=answer.prompt,
             new_parts=self.pool.take(),
@@ -247,6 +277,8 @@ class LaneBuilder:
             miss_reason=answer.miss_reason,
             stop_reason=answer.stop_reason,
             copied_from=answer.copied_from,
+            error=answer.error,
+            reported_cost=answer.reported_cost,
             labels=answer.labels,
             line=answer.line,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from analyzer.model import Compaction, Lane, Part, Prompt, Usage
+from analyzer.model import Breakpoint, Compaction, Lane, Part, Prompt, Usage
 from analyzer.replay import build_lane
 from tests.replay.recordings import (
     STUB,
@@ -48,6 +48,42 @@ def test_a_summary_that_only_the_recording_names_is_recognised_too() -> None:
     steps = list(lane.steps)
     steps[12] = replace(steps[12], compaction=Compaction())
     assert base_of(replace(lane, steps=tuple(steps))) == base_of(agent(20))
+
+
+def test_a_prompt_that_was_seen_in_part_goes_on_from_the_last_whole_one() -> None:
+    lane = agent(12)
+    late = [
+        replace(step, prompt=replace(step.prompt, recorded=False))
+        if n > 5 and step.prompt
+        else step
+        for n, step in enumerate(lane.steps)
+    ]
+    base = [p for p in base_of(replace(lane, steps=tuple(late))) if p.kind != "other"]
+    assert base == base_of(lane)
+    built, whole = build_lane(replace(lane, steps=tuple(late))), build_lane(lane)
+    assert sum(built.tokens[i] for i in built.base) == sum(whole.tokens[i] for i in whole.base)
+
+
+def test_the_marks_of_a_prompt_that_was_seen_in_part_move_with_their_parts() -> None:
+    lane = agent(12)
+    steps = [
+        replace(step, prompt=replace(step.prompt, recorded=n < 6 or n == 11))
+        for n, step in enumerate(lane.steps)
+        if step.prompt is not None
+    ]
+    marks = (*steps[8].prompt.breakpoints[:1], Breakpoint(5, "1h"))
+    steps[8] = replace(steps[8], prompt=replace(steps[8].prompt, breakpoints=marks))
+    built = build_lane(replace(lane, steps=tuple(steps)))
+    for step in built.steps:
+        assert step.anchors[0].where == "head"
+        assert step.marks[-1].parts <= step.keep + len(step.tail)
+    assert built.steps[9].anchors[1].where == "end"
+    assert built.steps[9].marks[-1].parts == built.steps[9].keep + len(built.steps[9].tail)
+    assert [m.ttl for m in built.steps[8].marks] == ["5m", "1h"]
+    where, place, _ = built.steps[8].anchors[1]
+    shown = list(steps[8].prompt.indices())
+    assert where == "base"
+    assert built.parts[built.base[place]] == lane.pool[shown[5]]
 
 
 def test_a_rewind_takes_its_messages_out_of_the_transcript() -> None:
@@ -152,12 +188,21 @@ def test_a_cut_out_of_sight_does_not_shrink_the_transcript() -> None:
     assert sum(built.tokens[i] for i in built.base[: step.stop]) > step.usage.prompt - 18_000 + 1000
 
 
-def test_a_fall_that_is_not_the_policys_makes_the_head_smaller() -> None:
+def test_a_fall_that_is_not_the_policys_leaves_the_newest_end() -> None:
+    whole = build_lane(transcript(20))
     built = build_lane(transcript(20, cut={12: 1500}), cuts=())
     assert not any(step.cut for step in built.steps)
-    sizes = [sum(built.tokens[i] for i in head.parts) for head in built.heads]
-    assert sizes[0] == 18_000
-    assert 16_000 < sizes[1] < 17_000
+    assert len(built.heads) == 1
+    sizes = {p.digest: t for p, t in zip(built.parts, built.tokens, strict=True)}
+    for n in (11, 12, 15):
+        usage = built.steps[n].usage
+        assert usage is not None
+        assert sum(sizes[p.digest] for p in built.recorded(n)) == usage.prompt
+    # What stood there long before the fall is as large as it was.
+    old = [p.digest for p in whole.recorded(8)]
+    before = {p.digest: t for p, t in zip(whole.parts, whole.tokens, strict=True)}
+    assert [p.digest for p in built.recorded(12)][: len(old)] == old
+    assert [sizes[d] for d in old] == [before[d] for d in old]
 
 
 def test_growth_out_of_sight_is_a_part_of_its_own() -> None:

@@ -122,6 +122,34 @@ def test_a_bad_line_costs_only_itself(tmp_path) -> None:
     assert [(p.line, p.pointer) for p in problems] == [(2, "$.time"), (3, "$.request.messages")]
 
 
+def test_a_record_nested_deeper_than_can_be_read_costs_only_itself(tmp_path) -> None:
+    lines = [json.dumps(r) for r in anthropic_records(3)]
+    for depth in (1_500, 100_000):
+        lines.insert(1, lines[0][:-1] + ', "extra": ' + "[" * depth + "]" * depth + "}")
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    found, problems = batches(SOURCE, path)
+    assert sum(len(b.steps) for b in found) == 3
+    assert [(p.line, "nesting" in p.message) for p in problems] == [(2, True), (3, True)]
+
+
+def test_what_strict_parsers_refuse_is_still_read(tmp_path) -> None:
+    first, second = (json.dumps(r) for r in anthropic_records(2))
+    answer = json.dumps(anthropic_records(1)[0]["response"]["content"])
+    lines = [
+        f'{first[:-1]}, "note": "\\ud83d", "x": NaN}}'.encode(),
+        second.replace(answer, '[{"type": "text", "text": "ab"}]')
+        .encode()
+        .replace(b"ab", b"a\xf0"),
+    ]
+    lines.append(lines[1].replace(b'"ts"', b'"z": Infinity, "ts"', 1))
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    found, problems = batches(SOURCE, path)
+    assert problems == []
+    assert sum(len(b.steps) for b in found) == 3
+
+
 def test_a_last_line_that_is_still_being_written_is_no_problem(tmp_path) -> None:
     whole = write_lines(tmp_path / "run.jsonl", anthropic_records(3)).read_bytes()
     last = whole.rstrip(b"\n").rfind(b"\n") + 1

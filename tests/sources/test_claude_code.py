@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from analyzer.sources.base import Context, read_head
 from analyzer.sources.claude_code import ClaudeCodeSource
-from tests.builders import Transcript
+from tests.builders import Transcript, words
 from tests.reading import batches, lanes
 
 SOURCE = ClaudeCodeSource()
@@ -236,6 +238,36 @@ def test_bad_records_become_problems_and_the_rest_goes_on(short, tmp_path) -> No
     assert problems[1].raw == b"not json at all"
 
 
+@pytest.mark.parametrize("depth", [1_500, 100_000])
+def test_a_row_nested_deeper_than_can_be_read_costs_only_itself(short, tmp_path, depth) -> None:
+    lines = [json.dumps(row) for row in short.rows]
+    lines.insert(1, lines[0][:-1] + ', "toolUseResult": ' + "[" * depth + "]" * depth + "}")
+    path = tmp_path / f"{short.session}.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found, problems = batches(SOURCE, path)
+    assert sum(len(b.steps) for b in found) == 2
+    assert [(p.line, "nesting" in p.message) for p in problems] == [(2, True)]
+
+
+def test_numbers_that_json_has_not_are_read_beside_lone_surrogates(short, tmp_path) -> None:
+    lines = [json.dumps(row) for row in short.rows]
+    lines[2] = lines[2].replace("content of a", "content \\ud83d of a", 1)[:-1] + ', "x": NaN}'
+    lines[3] = lines[3][:-1] + ', "note": "\\ud83d", "y": [-Infinity, 1e999]}'
+    path = tmp_path / f"{short.session}.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found, problems = batches(SOURCE, path)
+    assert problems == []
+    assert sum(len(b.steps) for b in found) == 2
+
+
+def test_a_byte_order_mark_hides_no_row(short, tmp_path) -> None:
+    path = short.write(tmp_path)
+    plain = lanes(SOURCE, path)["main"]
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert batches(SOURCE, path)[1] == []
+    assert lanes(SOURCE, path)["main"].pool == plain.pool
+
+
 def test_a_file_cut_at_any_byte_of_its_last_lines_invents_nothing(short, tmp_path) -> None:
     whole = short.write(tmp_path).read_bytes()
     cut_from = whole.rstrip(b"\n").rsplit(b"\n", 2)[0]
@@ -249,18 +281,38 @@ def test_a_file_cut_at_any_byte_of_its_last_lines_invents_nothing(short, tmp_pat
         assert not problems
 
 
-def test_a_cut_archive_gives_its_readable_lines_and_a_problem(short, tmp_path) -> None:
-    for n in range(40):
-        short.user(f"filler {n} " * 200)
-    raw = gzip.compress(short.write(tmp_path).read_bytes(), mtime=0)
-    path = tmp_path / "33333333-2222-4333-8444-555555555555.jsonl.gz"
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_cut_archive_gives_its_readable_lines_and_a_problem(short, tmp_path, pack) -> None:
+    rng = random.Random(1)
+    for _ in range(400):
+        short.user(words(rng, 4_000))
+    whole = short.write(tmp_path).read_bytes()
+    raw = pack(whole)
+    path = tmp_path / "33333333-2222-4333-8444-555555555555.jsonl.packed"
     path.write_bytes(raw[: len(raw) * 2 // 3])
     assert SOURCE.detect(read_head(path))
-    _, problems = batches(SOURCE, path)
+    found, problems = batches(SOURCE, path)
+    assert sum(len(b.steps) for b in found) == 2
     assert len(problems) == 1
     assert "damaged or cut off" in problems[0].message
+    assert problems[0].line > whole.count(b"\n") // 3
     path.write_bytes(raw[:40] + b"\xff" * 20 + raw[60:])
     assert batches(SOURCE, path)[1]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_what_stands_before_the_rubbish_behind_an_archive_is_read(short, tmp_path, pack) -> None:
+    raw = short.write(tmp_path).read_bytes()
+    path = tmp_path / "33333333-2222-4333-8444-555555555555.jsonl"
+    path.write_bytes(pack(raw[:700]) + pack(raw[700:]))
+    assert (sum(len(b.steps) for b in batches(SOURCE, path)[0]), batches(SOURCE, path)[1]) == (
+        2,
+        [],
+    )
+    path.write_bytes(path.read_bytes() + b"rubbish")
+    found, problems = batches(SOURCE, path)
+    assert sum(len(b.steps) for b in found) == 2
+    assert len(problems) == 1
 
 
 def test_detection_looks_at_content_and_not_at_names(short, tmp_path) -> None:

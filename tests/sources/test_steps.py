@@ -321,6 +321,27 @@ def test_what_strict_parsers_refuse_is_still_read(tmp_path: Path) -> None:
     assert [len(read.digests(n)) for n in range(4)] == [2, 3, 1, 3]
 
 
+def test_a_line_nested_deeper_than_can_be_read_costs_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = [json.dumps(whole(user("a")))] * 2
+    for depth in (1_500, 100_000):
+        rows.insert(1, rows[0][:-1] + ', "labels": ' + "[" * depth + "]" * depth + "}")
+    path.write_text("\n".join(rows) + "\n")
+    read = Read(path)
+    assert len(read.steps) == 2
+    assert [(p.line, "nesting" in p.message) for p in read.problems] == [(2, True), (3, True)]
+
+
+def test_deep_but_readable_values_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    deep = '{"b":1,"a":' * 600 + "NaN" + "}" * 600
+    row = json.dumps(whole(user("a"))).replace('"system"', f'"thinking": {deep}, "system"')
+    path.write_text(row + "\n")
+    (step,) = Read(path).steps
+    settings = dict(step.prompt.settings)
+    assert settings["thinking"] == '{"a":' * 600 + "null" + ',"b":1}' * 600
+
+
 def test_a_file_is_recognised_by_its_first_bytes(tmp_path: Path) -> None:
     source = StepsSource()
     ours = write_lines(tmp_path / "a.jsonl", [whole(user("x" * 100_000))])
