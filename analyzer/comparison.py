@@ -86,6 +86,13 @@ class Comparison:
         """Blind relative error of the whole bill; None where nothing could be compared."""
         return band_of(self.fidelity)
 
+    @property
+    def best(self) -> Outcome | None:
+        """The policy that saves most, of those whose saving is beyond the error; None if none is."""
+        claims = [(o.saving.usd, o) for o in self.outcomes if o.saving and o.saving.shown]
+        cheaper = [(usd, outcome) for usd, outcome in claims if usd > 0]
+        return max(cheaper, key=lambda pair: pair[0])[1] if cheaper else None
+
 
 @dataclass(frozen=True)
 class _Group:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 Section = Literal["tools", "system", "messages"]
@@ -119,7 +120,9 @@ class Prompt:
     prompt and the tools out, and that may show content which had been replaced when it was sent."""
 
     def __len__(self) -> int:
-        return sum(r.stop - r.start for r in self.ranges)
+        stops: int = sum(map(itemgetter(1), self.ranges))
+        starts: int = sum(map(itemgetter(0), self.ranges))
+        return stops - starts
 
     def indices(self) -> Iterator[int]:
         """Pool indices of the parts, in the order the provider renders them."""

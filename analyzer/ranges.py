@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import itemgetter
+
 from analyzer.model import Prompt, Range
 
 
 def common_parts(before: Prompt, now: Prompt) -> int:
     """How many parts two prompts of one lane begin with in common."""
-    common = 0
-    old = iter(before.ranges)
-    new = iter(now.ranges)
+    pairs = enumerate(zip(before.ranges, now.ranges, strict=False))
+    whole = min(len(before.ranges), len(now.ranges))
+    equal = next((i for i, (a, b) in pairs if a != b), whole)
+    common = len(Prompt(before.ranges[:equal]))
+    old = iter(before.ranges[equal:])
+    new = iter(now.ranges[equal:])
     a, b = next(old, None), next(new, None)
     while a is not None and b is not None and a.start == b.start:
         length = min(a.stop - a.start, b.stop - b.start)
@@ -30,13 +36,18 @@ def part_at(prompt: Prompt, position: int) -> int:
 
 def head(prompt: Prompt, parts: int) -> tuple[Range, ...]:
     """The ranges of the first so many parts."""
-    out = []
-    for r in prompt.ranges:
-        if parts <= 0:
-            break
-        out.append(Range(r.start, min(r.stop, r.start + parts)))
+    for i, r in enumerate(prompt.ranges):
+        if parts <= r.stop - r.start:
+            return (*prompt.ranges[:i], Range(r.start, r.start + max(0, parts)))
         parts -= r.stop - r.start
-    return tuple(out)
+    return prompt.ranges
+
+
+def summed(ranges: Sequence[Range], sums: Sequence[int]) -> int:
+    """A quantity over ranges, where `sums[i]` is its sum over pool parts 0..i-1."""
+    # Prompts that were edited often have very many ranges, so the loop is left to `map`.
+    stops = sum(map(sums.__getitem__, map(itemgetter(1), ranges)))
+    return stops - sum(map(sums.__getitem__, map(itemgetter(0), ranges)))
 
 
 def appended_ranges(before: Prompt, now: Prompt) -> tuple[Range, ...] | None:

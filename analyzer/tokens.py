@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from analyzer.model import Lane, Part, Prompt, Range, Step
-from analyzer.ranges import appended_ranges, common_parts, head, tail_ranges
+from analyzer.ranges import appended_ranges, common_parts, head, summed, tail_ranges
 
 ASCII_CHARS_PER_TOKEN = 3.9
 """English prose is near 4.3, code near 3.3; the calibration of `measure` takes the rest out."""
@@ -62,7 +62,7 @@ class Sizes:
 
     def of(self, ranges: tuple[Range, ...]) -> int:
         """Tokens of the parts in some ranges."""
-        return sum(self.cumulative[r.stop] - self.cumulative[r.start] for r in ranges)
+        return summed(ranges, self.cumulative)
 
     def envelope(self, part: Part) -> int:
         """Tokens around a part's content, on this lane's scale."""
@@ -119,7 +119,7 @@ class _Measurement:
         self.anchors = self._anchors()
 
     def _weight(self, ranges: tuple[Range, ...]) -> int:
-        return sum(self.weight_sums[r.stop] - self.weight_sums[r.start] for r in ranges)
+        return summed(ranges, self.weight_sums)
 
     def _steps(self) -> list[tuple[Step | None, Step]]:
         before: list[Step | None] = [self.lane.previous, *self.lane.steps[:-1]]
@@ -210,17 +210,20 @@ class _Measurement:
         return Sizes(parts, sums, tuple(hidden), tuple(appended), self.ratio, tuple(self.errors))
 
     def _tokens(self, ranges: tuple[Range, ...]) -> int:
-        return sum(self.sums[r.stop] - self.sums[r.start] for r in ranges)
+        return summed(ranges, self.sums)
 
     def _size_up_to(self, top: int, before: Step | None, step: Step) -> None:
         start = len(self.sums) - 1
         if top <= start or step.prompt is None:
             return
-        fresh = [i for r in step.prompt.ranges for i in range(max(r.start, start), r.stop)]
+        ranges = step.prompt.ranges
+        fresh = [i for r in ranges if r.stop > start for i in range(max(r.start, start), r.stop)]
         exact: dict[int, int] = {}
         total = step.usage.prompt if step.usage else None
         known = self._tokens(
-            tuple(Range(r.start, min(r.stop, start)) for r in step.prompt.ranges if r.start < start)
+            tuple(
+                r if r.stop <= start else Range(r.start, start) for r in ranges if r.start < start
+            )
         )
         if total is not None and start == 0 and self.anchors:
             exact = self._between_anchors(step.prompt, total)

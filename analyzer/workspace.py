@@ -23,7 +23,7 @@ from analyzer.pricing import PriceBook
 from analyzer.replay import Fidelity
 from analyzer.store import STEP_FACT_COLUMNS, FindingRow, Scope, SessionFacts, Store
 
-ANALYSIS_VERSION = "1"
+ANALYSIS_VERSION = "2"
 """Goes up whenever a rule or a definition changes, so that stored facts are made again."""
 EVIDENCE_SESSIONS = 12
 EVIDENCE_STEPS = 2_000
@@ -162,7 +162,6 @@ def session_facts(diagnosis: SessionDiagnosis) -> SessionFacts:
 
 
 def _step_fact(row: StepRow, verdict: Verdict) -> tuple[object, ...]:
-    wasted = row.wasted_usd if row.is_break else (None if row.lost_tokens is None else Decimal(0))
     return (
         row.lane,
         row.step,
@@ -179,7 +178,7 @@ def _step_fact(row: StepRow, verdict: Verdict) -> tuple[object, ...]:
         row.lost_tokens,
         verdict.kind,
         verdict.inferred,
-        _float(wasted),
+        _float(row.break_usd),
         verdict.expected,
     )
 

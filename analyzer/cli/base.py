@@ -25,8 +25,8 @@ from analyzer.workspace import Workspace, analyse
 Format = Literal["text", "json", "csv", "md"]
 F = TypeVar("F", bound=Callable[..., Any])
 
-NARROW = 190
-"""Columns of a table that is not printed on a terminal."""
+UNBOUNDED = 4_000
+"""Columns of output that goes to a file or a pipe: nothing is cut and nothing is padded."""
 
 
 @dataclass
@@ -66,14 +66,14 @@ def sessions_argument(command: F) -> F:
 
 
 def stdout() -> Console:
-    """A console for results; wide enough for a table where it is no terminal."""
-    wide = None if sys.stdout.isatty() else NARROW
+    """A console for results."""
+    wide = None if sys.stdout.isatty() else UNBOUNDED
     return Console(file=sys.stdout, width=wide, highlight=False, markup=False, emoji=False)
 
 
 def stderr() -> Console:
     """A console for progress and messages."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def emit_table(table: Table, form: Format, document: object | None = None) -> None:
@@ -86,7 +86,7 @@ def emit_table(table: Table, form: Format, document: object | None = None) -> No
         case "md":
             click.echo(to_markdown(table), nl=False)
         case _:
-            stdout().print(table_text(table))
+            emit(table_text(table, stdout().width))
 
 
 def _rows(table: Table) -> list[dict[str, object]]:
@@ -94,8 +94,14 @@ def _rows(table: Table) -> list[dict[str, object]]:
 
 
 def emit(renderable: RenderableType) -> None:
-    """Print something on stdout."""
-    stdout().print(renderable)
+    """Print something on stdout; lines in a file or a pipe end where their text ends."""
+    console = stdout()
+    if sys.stdout.isatty():
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
 
 
 def tell(message: str) -> None:

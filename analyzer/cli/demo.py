@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,12 +12,12 @@ from pathlib import Path
 
 import click
 
-from analyzer.cli.base import emit, refresh, settings_of, stderr, tell, workspace
+from analyzer.cli.base import emit, emit_table, refresh, settings_of, stderr, tell, workspace
 from analyzer.errors import InputError
 from analyzer.intake import ingest
 from analyzer.views.frames import sessions_table
 from analyzer.views.replay import comparison_table
-from analyzer.views.text import diagnosis_text, table_text
+from analyzer.views.text import diagnosis_text
 
 DEMO_SESSION = "blowup-177"
 DEMO_POLICIES = ("recorded", "raw", "sliding-stubs:keep=12", "watermarks")
@@ -48,12 +49,12 @@ def demo_command(ctx: click.Context, no_dashboard: bool, host: str, port: int | 
     ingest([sample_traces()], settings.db, project="demo", waiting=tell)
     refresh(settings)
     with workspace(ctx) as space:
-        emit(table_text(sessions_table(space.sessions())))
+        emit_table(sessions_table(space.sessions()), "text")
         emit("")
         key = space.keys([DEMO_SESSION])[0]
         emit(diagnosis_text(space.diagnose(key), limit=1))
         emit("")
-        emit(table_text(comparison_table(space.compare([key], DEMO_POLICIES))))
+        emit_table(comparison_table(space.compare([key], DEMO_POLICIES)), "text")
     if not no_dashboard:
         serve(settings.db, host, port)
 
@@ -91,8 +92,11 @@ def serve(db: Path, host: str, port: int | None) -> None:
         options["server.port"] = str(port)
     command += [f"--{name}={value}" for name, value in options.items()]
     # Our own interpreter, our own script, and options that are numbers or an address.
-    done = subprocess.run(  # noqa: S603
-        command, env={**os.environ, "ANALYZER_DB": str(db)}, check=False
-    )
-    if done.returncode not in (0, -2, 130):
-        raise InputError(f"the dashboard ended with code {done.returncode}")
+    child = subprocess.Popen(command, env={**os.environ, "ANALYZER_DB": str(db)})  # noqa: S603
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    try:
+        code = child.wait()
+    except KeyboardInterrupt:
+        code = child.wait()
+    if code not in (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT):
+        raise InputError(f"the dashboard ended with code {code}")

@@ -16,14 +16,15 @@ from analyzer.cli.base import (
     sessions_argument,
     workspace,
 )
-from analyzer.diagnose import RULES, SessionDiagnosis
+from analyzer.diagnose import RULES, SessionDiagnosis, total
 from analyzer.errors import GateError, UsageError
 from analyzer.views.frames import diagnosis_document, findings_table
-from analyzer.views.table import to_json, usd
+from analyzer.views.table import plural, to_json, usd
 from analyzer.views.text import diagnosis_text, overview_text
 
 KINDS = sorted({*(rule.kind for rule in RULES), "sliding-stubs", "sliding-window"})
 SHOWN_SESSIONS = 10
+_PRICES = "give the model's prices with --prices"
 
 
 @click.command("diagnose")
@@ -75,6 +76,11 @@ def _print(diagnoses: list[SessionDiagnosis], form: Format) -> None:
         for diagnosis in shown:
             emit(diagnosis_text(diagnosis))
             emit("")
+        rest = sum(bool(d.findings) for d in diagnoses) - len(shown)
+        if rest > 0:
+            emit(
+                f"… and {plural(rest, 'session')} with smaller losses (--format md, csv or json lists all)"
+            )
 
 
 def _limit(spec: str) -> tuple[str, Decimal]:
@@ -82,9 +88,12 @@ def _limit(spec: str) -> tuple[str, Decimal]:
     if kind not in KINDS:
         raise UsageError.unknown("kind of finding", kind, KINDS)
     try:
-        return kind, Decimal(dollars or "0")
+        limit = Decimal(dollars or "0")
     except InvalidOperation:
-        raise UsageError(f"expected dollars behind `{kind}:`, got {dollars!r}") from None
+        limit = Decimal("NaN")
+    if not limit.is_finite() or limit < 0:
+        raise UsageError(f"expected dollars behind `{kind}:`, got {dollars!r}")
+    return kind, limit
 
 
 def _gate(
@@ -92,15 +101,19 @@ def _gate(
 ) -> None:
     for kind, limit in limits:
         found = [f for d in diagnoses for f in d.findings if f.kind == kind]
-        wasted = sum((f.wasted_usd or Decimal(0) for f in found), Decimal(0))
-        if found and wasted > limit:
+        wasted = total(f.wasted_usd for f in found)
+        if found and wasted is None:
+            raise GateError(f"{len(found)} findings of {kind} have no known price; {_PRICES}")
+        if wasted is not None and wasted > limit:
             raise GateError(
                 f"{len(found)} findings of {kind} wasted {usd(wasted)}, more than {usd(limit)}"
             )
     if max_waste is None:
         return
-    cost = sum((d.cost_usd or Decimal(0) for d in diagnoses), Decimal(0))
-    waste = sum((d.avoidable_usd or Decimal(0) for d in diagnoses), Decimal(0))
+    if any(d.breaks and d.wasted_usd is None for d in diagnoses):
+        raise GateError(f"the share of waste is unknown: a broken session has no price; {_PRICES}")
+    cost = total(d.cost_usd for d in diagnoses) or Decimal(0)
+    waste = total(d.avoidable_usd for d in diagnoses) or Decimal(0)
     share = float(waste / cost * 100) if cost else 0.0
     if share > max_waste:
         raise GateError(

@@ -21,7 +21,7 @@ from analyzer.intake import IngestReport, ingest
 from analyzer.model import Problem
 from analyzer.sources import SOURCES, load_plugins
 from analyzer.sources.steps_schema import validate_file
-from analyzer.views.table import Column, Row, Table, one_line
+from analyzer.views.table import Column, Row, Table, one_line, plural
 
 SHOWN_PROBLEMS = 20
 
@@ -66,9 +66,16 @@ def ingest_command(
             progress=lambda p: advance(p.bytes, p.total_bytes),
             waiting=tell,
         )
-    refresh(settings)
+    if settings.db.exists():
+        refresh(settings)
     _say(report)
     emit_table(report_table(report), form, report_document(report))
+    if strict and report.known_problems:
+        raise InputError(
+            f"{report.known_problems} records of files that were read before could not be read"
+        )
+    if report.problems and not (report.steps or report.duplicates):
+        raise InputError("nothing could be read")
 
 
 def report_table(report: IngestReport) -> Table:
@@ -97,6 +104,7 @@ def report_document(report: IngestReport) -> dict[str, object]:
         "parts": report.parts,
         "duplicates": report.duplicates,
         "unchanged": report.unchanged,
+        "known_problems": report.known_problems,
         "problems": [
             {"path": p.path, "line": p.line, "pointer": p.pointer, "message": p.message}
             for p in report.problems
@@ -136,8 +144,11 @@ def validate_command(file: Path, form: Format) -> None:
         Column("pointer", "pointer", width=50),
         Column("message", "message", width=100),
     )
-    title = f"{len(problems)} problems" if problems else "the file is valid"
-    emit_table(Table(title, columns, rows), form)
+    shown = rows if form != "text" else rows[:SHOWN_PROBLEMS]
+    rest = len(rows) - len(shown)
+    title = plural(len(problems), "problem") if problems else "the file is valid"
+    note = f"… and {rest} more (--format json lists them)" if rest else ""
+    emit_table(Table(title, columns, shown, note), form)
     if problems:
         raise InputError(f"{len(problems)} places do not fit the schema (docs/step-jsonl.md)")
 

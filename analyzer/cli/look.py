@@ -63,10 +63,10 @@ def diff_command(
     """What STEP's prompt changed of the one before; with STEP2, of STEP's."""
     with workspace(ctx) as space:
         ledger = _lane(space.diagnose(space.keys([session])[0]), lane)
-        first, second = (step, step2) if step2 is not None else (step - 1, step)
+        _check(ledger, step)
         if step2 is None and step == 0:
             raise UsageError("step 0 has no step before it; give two steps to compare")
-        _check(ledger, first)
+        first, second = (step, step2) if step2 is not None else (step - 1, step)
         _check(ledger, second)
         emit_table(differences_table(ledger, first, second), form)
 

@@ -17,9 +17,9 @@ from analyzer.cli.base import (
     settings_of,
     workspace,
 )
-from analyzer.policies import presets
 from analyzer.pricing import PER_MTOK, PriceBook, PriceRow
 from analyzer.sources.decode import parse
+from analyzer.views.policies import presets_table
 from analyzer.views.replay import (
     comparison_document,
     comparison_table,
@@ -114,22 +114,7 @@ def simulate_command(file: Path, form: Format) -> None:
 @format_option
 def policies_command(form: Format) -> None:
     """List the policies that can be named, with their parameters and defaults."""
-    rows: list[Row] = [
-        {
-            "name": preset.name,
-            "title": preset.title,
-            "parameters": ", ".join(f"{k}={p.default}" for k, p in preset.parameters.items()),
-            "source": preset.source,
-        }
-        for preset in presets()
-    ]
-    columns = (
-        Column("name", "policy"),
-        Column("title", "what it does", width=70),
-        Column("parameters", "parameters", width=90),
-        Column("source", "source", shown=False),
-    )
-    emit_table(Table(f"{len(rows)} policies", columns, rows), form)
+    emit_table(presets_table(), form)
 
 
 @click.command("prices")

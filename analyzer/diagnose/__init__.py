@@ -4,7 +4,16 @@ To add a cause: write a class with `kind`, `remedy` and `judge` in a file of its
 `base.Rule`), and name it in `rules.RULES`.
 """
 
-from analyzer.diagnose.base import Case, Evidence, Finding, Rule, Verdict, changed_span, excerpts
+from analyzer.diagnose.base import (
+    Case,
+    Evidence,
+    Finding,
+    Rule,
+    Verdict,
+    changed_span,
+    excerpts,
+    total,
+)
 from analyzer.diagnose.lane import LaneDiagnosis, diagnose_lane
 from analyzer.diagnose.rules import RULES
 from analyzer.diagnose.session import SessionDiagnosis, diagnose_session
@@ -22,4 +31,5 @@ __all__ = [
     "diagnose_lane",
     "diagnose_session",
     "excerpts",
+    "total",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Protocol, TypeAlias
@@ -106,22 +106,33 @@ class Finding:
         return self.steps[-1]
 
 
+def total(values: Iterable[Decimal | None]) -> Decimal | None:
+    """Sum of the known values; None if there is none."""
+    known = [v for v in values if v is not None]
+    return sum(known, Decimal(0)) if known else None
+
+
+def unpriced(rows: Sequence[StepRow]) -> dict[str, int]:
+    """Evidence of steps that a finding's dollars leave out; empty where all have a price."""
+    missing = sum(row.wasted_usd is None for row in rows)
+    return {"unpriced_steps": missing} if missing else {}
+
+
 def changed_span(was: str, now: str) -> tuple[int, int, int]:
     """Where two texts differ: start, end in `was`, end in `now` (equal head and tail left out)."""
     limit = min(len(was), len(now))
-    start = _common_length(was, now, limit)
-    tail = 0
-    while tail < limit - start and was[-1 - tail] == now[-1 - tail]:
-        tail += 1
-    return start, len(was) - tail, len(now) - tail
+    start = _longest(limit, lambda n, m: was[n:m] == now[n:m])
+    a, b = len(was), len(now)
+    tail = _longest(limit - start, lambda n, m: was[a - m : a - n] == now[b - m : b - n])
+    return start, a - tail, b - tail
 
 
-def _common_length(a: str, b: str, limit: int) -> int:
-    """Length of the common head, by bisection over slices (long texts differ late)."""
+def _longest(limit: int, equal: Callable[[int, int], bool]) -> int:
+    """The most characters that agree, by bisection over slices (long texts agree nearly all over)."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
+        if equal(low, middle):
             low = middle
         else:
             high = middle - 1

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
 
-from analyzer.diagnose.base import Case, Finding, Verdict
+from analyzer.diagnose.base import Case, Finding, Verdict, total, unpriced
 from analyzer.diagnose.rules import RULES
 from analyzer.diagnose.sliding import run_finding, sliding_runs
 from analyzer.ledger import LaneLedger, StepRow
@@ -59,7 +59,8 @@ def _quiet(row: StepRow) -> Verdict:
         return FIRST
     if row.compacted:
         return Verdict("compaction", expected=True)
-    return HEALTHY
+    # Without cache counts on both sides nobody can tell whether the cache held.
+    return NONE if row.lost_tokens is None else HEALTHY
 
 
 def _grouped(ledger: LaneLedger, judged: list[Verdict | None], taken: set[int]) -> list[Finding]:
@@ -74,18 +75,18 @@ def _grouped(ledger: LaneLedger, judged: list[Verdict | None], taken: set[int]) 
         rows = [ledger.rows[i] for i in indices]
         verdicts = [v for i in indices if (v := judged[i]) is not None]
         worst = max(zip(rows, verdicts, strict=True), key=lambda rv: rv[0].lost_tokens or 0)
-        known = [row.wasted_usd for row in rows if row.wasted_usd is not None]
         findings.append(
             Finding(
                 kind=kind,
                 lane=ledger.lane.name,
                 steps=tuple(row.step for row in rows),
                 tokens=sum(row.lost_tokens or 0 for row in rows),
-                wasted_usd=sum(known, Decimal(0)) if known else None,
+                wasted_usd=total(row.wasted_usd for row in rows),
                 evidence={
                     **worst[1].evidence,
                     "worst_step": worst[0].step,
                     "steps": [row.step for row in rows[:50]],
+                    **unpriced(rows),
                 },
                 remedy=remedies[kind],
                 inferred=all(v.inferred for v in verdicts),

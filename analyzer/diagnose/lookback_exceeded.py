@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from analyzer.caching import collapsed_runs
 from analyzer.diagnose.base import Case, Verdict
+from analyzer.ledger import lifetime
 from analyzer.model import Part, Range
 from analyzer.ranges import appended_ranges
 
@@ -24,36 +26,31 @@ class LookbackExceeded:
     def judge(self, case: Case) -> Verdict | None:
         """See `Rule`."""
         before, now = case.row.previous, case.row.record
-        if before is None or before.prompt is None or now.prompt is None or case.row.ttl is None:
+        if before is None or before.prompt is None or now.prompt is None:
+            return None
+        if lifetime(case.row) is None:
             return None
         added = appended_ranges(before.prompt, now.prompt)
         if added is None or case.cut_is_real:
             return None
         parts = [p for r in added for p in _slice(case, r)]
-        if positions(parts) < LOOKBACK_POSITIONS:
+        # Bedrock counts every block; see `collapsed_runs`.
+        collapses = "bedrock" not in (now.provider or "").lower()
+        shared = collapsed_runs([part.kind for part in parts]).count(True) if collapses else 0
+        positions = len(parts) - shared
+        if positions < LOOKBACK_POSITIONS:
             return None
         return Verdict(
             self.kind,
             {
-                "summary": f"the step added {positions(parts)} positions (runs of calls and of "
-                f"results count as one); a breakpoint looks back over {LOOKBACK_POSITIONS}",
-                "positions": positions(parts),
+                "summary": f"the step added {positions} positions"
+                + (" (runs of calls and of results count as one)" if collapses else "")
+                + f"; a breakpoint looks back over {LOOKBACK_POSITIONS}",
+                "positions": positions,
                 "blocks": len(parts),
             },
             inferred=not case.recorded,
         )
-
-
-def positions(parts: list[Part]) -> int:
-    """Look-back positions of some parts: a run of tool calls, or of tool results, is one."""
-    count = 0
-    last = ""
-    for part in parts:
-        run = part.kind in ("tool_use", "tool_result")
-        if not (run and part.kind == last):
-            count += 1
-        last = part.kind
-    return count
 
 
 def _slice(case: Case, r: Range) -> tuple[Part, ...]:

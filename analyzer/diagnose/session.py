@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
-from analyzer.diagnose.base import Finding, Verdict
+from analyzer.diagnose.base import Finding, Verdict, total
 from analyzer.diagnose.lane import LaneDiagnosis, diagnose_lane
 from analyzer.ledger import StepRow, Thresholds, lane_ledger
 from analyzer.model import Session
@@ -74,12 +74,6 @@ class SessionDiagnosis:
             known = any(row.lost_tokens is not None for row, _ in self.rows)
             return Decimal(0) if known else None
         return total(broken)
-
-
-def total(values: Iterable[Decimal | None]) -> Decimal | None:
-    """Sum of the known values; None if there is none."""
-    known = [v for v in values if v is not None]
-    return sum(known, Decimal(0)) if known else None
 
 
 def diagnose_session(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from analyzer.diagnose.base import Case, Verdict
+from analyzer.pricing import canonical
 
 
 class SettingsChanged:
@@ -21,7 +22,7 @@ class SettingsChanged:
         before, now = case.row.previous, case.row.record
         if before is None:
             return None
-        if before.model and now.model and before.model != now.model:
+        if before.model and now.model and canonical(before.model) != canonical(now.model):
             return Verdict(
                 self.kind,
                 {

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import pairwise
 
-from analyzer.diagnose.base import Case, Evidence, Finding, Verdict, describe, excerpts
+from analyzer.diagnose.base import (
+    Case,
+    Evidence,
+    Finding,
+    Verdict,
+    describe,
+    excerpts,
+    total,
+    unpriced,
+)
 from analyzer.ledger import LaneLedger, StepRow
 
 MIN_BREAKS = 3
 MAX_PAUSE = 2
 """Steps without a sliding break that a run may hold (a step that added nothing old enough)."""
+DENSITY = 0.5
+"""A run breaks at more than this share of its steps: below, old content is cleared in batches."""
 FORWARD_SHARE = 0.8
 STUB_SHARE = 0.4
 CUT_SHARE = 0.25
@@ -62,7 +72,7 @@ def _may_slide(row: StepRow, verdict: Verdict | None) -> bool:
 
 
 def _as_run(ledger: LaneLedger, indices: list[int]) -> list[Run]:
-    if len(indices) < MIN_BREAKS:
+    if len(indices) < MIN_BREAKS or len(indices) <= DENSITY * (indices[-1] - indices[0] + 1):
         return []
     rows = [ledger.rows[i] for i in indices]
     recorded = Case(ledger, rows[0]).recorded
@@ -102,14 +112,12 @@ def _inferred_kind(rows: list[StepRow]) -> str | None:
 def run_finding(ledger: LaneLedger, run: Run) -> Finding:
     """One finding for a whole run, with its growth law."""
     rows = [ledger.rows[i] for i in run.rows]
-    wasted = [row.wasted_usd for row in rows]
-    known = [w for w in wasted if w is not None]
     return Finding(
         kind=run.kind,
         lane=ledger.lane.name,
         steps=tuple(row.step for row in rows),
         tokens=sum(row.lost_tokens or 0 for row in rows),
-        wasted_usd=sum(known, Decimal(0)) if known else None,
+        wasted_usd=total(row.wasted_usd for row in rows),
         evidence=_evidence(ledger, rows, run),
         remedy=REMEDY,
         inferred=run.inferred,
@@ -129,6 +137,7 @@ def _evidence(ledger: LaneLedger, rows: list[StepRow], run: Run) -> Evidence:
         "last_write": writes[-1],
         "written_tokens": sum(writes),
         "cut_tokens": sum(row.cut_tokens or 0 for row in rows),
+        **unpriced(rows),
     }
     if run.inferred:
         evidence["summary"] = (
@@ -140,9 +149,12 @@ def _evidence(ledger: LaneLedger, rows: list[StepRow], run: Run) -> Evidence:
     growth = ((last.divergence_index or 0) - (first.divergence_index or 0)) / span
     stubs = ((last.n_stubs or 0) - (first.n_stubs or 0) + first.new_stubs) / (span + 1)
     case = Case(ledger, first)
+    place = f"moves from {first.divergence_index} to {last.divergence_index}"
+    if growth == 0:
+        place = f"stays {first.divergence_index}, where older ones are dropped"
     evidence |= {
         "summary": f"{len(rows)} breaks in steps {first.step}–{last.step}: the first changed message "
-        f"moves from {first.divergence_index} to {last.divergence_index} ({growth:.1f} messages a "
+        f"{place} ({growth:.1f} messages a "
         f"step, {stubs:.2f} new stubs a step); {min(reads):,} tokens are still read, and "
         f"{writes[0]:,} → {writes[-1]:,} tokens are written again at each step",
         "first_message": first.divergence_index,

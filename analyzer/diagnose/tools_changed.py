@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from analyzer.diagnose.base import Case, Verdict, excerpts
+from analyzer.ledger import lifetime
 from analyzer.model import Part, Prompt
 
 
@@ -58,7 +59,7 @@ class ToolsChanged:
         # With explicit breakpoints an entry lives for a stated time, and tools and system have one
         # of their own. Reading nothing at all within that time means that their bytes changed.
         row = case.row
-        if row.usage.cache_read != 0 or row.ttl is None:
+        if row.usage.cache_read != 0 or lifetime(row) is None:
             return None
         return Verdict(
             self.kind,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from analyzer.diagnose.base import Case, Verdict
-from analyzer.ledger import expired
-from analyzer.model import TTL_SECONDS
+from analyzer.ledger import lifetime
 
 AUTOMATIC_IDLE_SECONDS = 600
 """Automatic caches drop idle prefixes after 5 to 10 minutes. Source: OpenAI's prompt caching
@@ -27,13 +26,10 @@ class TtlExpired:
         row = case.row
         if row.gap_s is None:
             return None
-        if row.ttl is None:
-            if row.usage.cache_write or row.gap_s <= AUTOMATIC_IDLE_SECONDS:
-                return None
+        limit = lifetime(row)
+        if limit is None and not row.usage.cache_write:
             limit = AUTOMATIC_IDLE_SECONDS
-        elif expired(row):
-            limit = TTL_SECONDS[row.ttl]
-        else:
+        if limit is None or row.gap_s <= limit:
             return None
         who = "a person was away" if row.record.human else "the agent itself was busy or stopped"
         return Verdict(
@@ -45,5 +41,6 @@ class TtlExpired:
                 "ttl_s": limit,
                 "person_away": row.record.human,
             },
+            inferred=row.ttl is None,
             expected=row.record.human,
         )

@@ -6,6 +6,7 @@ import re
 from typing import ClassVar
 
 from analyzer.diagnose.base import Case, Verdict, changed_span, excerpts
+from analyzer.ledger import Divergence
 
 _VOLATILE = (
     ("a clock", re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\b\d{1,2}:\d\d(:\d\d)?\b")),
@@ -19,6 +20,7 @@ _VOLATILE = (
     ("a version", re.compile(r"\bv?\d+\.\d+\.\d+")),
     ("a counter", re.compile(r"\b\d+\b")),
 )
+SHORT_CHARS = 200
 _WORD = re.compile(r"[^\s\"'<>(){}\[\],;]")
 
 
@@ -40,7 +42,7 @@ class VolatilePrefix:
         in_head = diverged.index == -1 or (
             diverged.index == 0 and now is not None and now.role != "tool"
         )
-        if not in_head or now is None:
+        if not in_head or now is None or _moved_up(case, diverged):
             return None
         what = volatile_kind(was.body if was else None, now.body)
         where = "the system prompt" if diverged.index == -1 else "the first message"
@@ -55,13 +57,21 @@ class VolatilePrefix:
         )
 
 
+def _moved_up(case: Case, diverged: Divergence) -> bool:
+    """Whether the first message was dropped: what stands there now stood behind it before."""
+    before = case.row.previous
+    if diverged.index != 0 or before is None or before.prompt is None:
+        return False
+    return any(r.start <= diverged.now < r.stop for r in before.prompt.ranges)
+
+
 def volatile_kind(was: str | None, now: str | None) -> str | None:
     """What sort of text differs between two texts; None if it is not of a volatile sort."""
     if was is None or now is None:
         return None
     start, was_end, now_end = changed_span(was, now)
     old, new = _widen(was, start, was_end), _widen(now, start, now_end)
-    if max(len(old), len(new)) > 200:
+    if max(len(old), len(new)) > SHORT_CHARS:
         return None
     for name, pattern in _VOLATILE:
         if pattern.search(old) and pattern.search(new):
@@ -71,9 +81,11 @@ def volatile_kind(was: str | None, now: str | None) -> str | None:
 
 def _widen(text: str, start: int, end: int) -> str:
     """The changed characters with the rest of the words they stand in."""
-    while start > 0 and _WORD.match(text[start - 1]):
+    # What is longer than a short text is of no volatile sort, however far the word goes on.
+    first, last = max(0, start - SHORT_CHARS), min(len(text), end + SHORT_CHARS)
+    while start > first and _WORD.match(text[start - 1]):
         start -= 1
-    while end < len(text) and _WORD.match(text[end]):
+    while end < last and _WORD.match(text[end]):
         end += 1
     # A date and a time are two words of one clock.
     return text[max(0, start - 11) : end] if text[start - 1 : start] == " " else text[start:end]

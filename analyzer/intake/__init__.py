@@ -63,6 +63,8 @@ class IngestReport:
     """Without their bytes, which are in the store."""
     unchanged: int = 0
     """Files whose bytes were already stored."""
+    known_problems: int = 0
+    """Records of these that could not be read when they were met first."""
     skipped_kinds: list[SkippedKind] = field(default_factory=list)
     """Files in folders that no source recognises, one entry a kind."""
 
@@ -122,6 +124,7 @@ def ingest(
 def _complete(report: IngestReport, plan: Plan, sink: _Sink) -> None:
     report.sessions = len(sink.sessions)
     report.unchanged = plan.unchanged
+    report.known_problems = plan.known_problems
     report.skipped_kinds = plan.skipped_kinds()
     report.problems += plan.problems
     again = plan.known_steps + sum(

@@ -118,6 +118,8 @@ class Plan:
     content: str = "full"
     problems: list[Problem] = field(default_factory=list)
     unchanged: int = 0
+    known_problems: int = 0
+    """Unreadable records of such files."""
     known_steps: int = 0
     """Steps of files that were stored before this run and met again."""
     again: dict[int, int] = field(default_factory=dict)
@@ -125,6 +127,7 @@ class Plan:
     _planned: dict[int, Planned] = field(default_factory=dict)
     _kinds: dict[tuple[str, bytes], list[str]] = field(default_factory=dict)
     _stored: dict[tuple[str, bytes], tuple[int, str, int]] = field(default_factory=dict)
+    _faults: dict[int, int] = field(default_factory=dict)
     _at_path: dict[tuple[str, str], list[tuple[int, bytes, int]]] = field(default_factory=dict)
     _sets: dict[str, dict[int, set[bytes]]] = field(default_factory=dict)
 
@@ -144,6 +147,7 @@ class Plan:
             row = FileRow(*(values[name] for name in FileRow._fields))  # type: ignore[arg-type]
             if row.owner == row.file_id:
                 self._stored[row.source, row.digest] = row.file_id, row.content, row.n_steps
+                self._faults[row.file_id] = row.n_problems
             else:
                 members = self._sets.setdefault(row.source, {}).setdefault(row.owner, set())
                 members.add(row.digest)
@@ -277,6 +281,7 @@ class Plan:
     def _met(self, file_id: int, files: int) -> None:
         """Note that stored bytes were met again."""
         self.unchanged += files
+        self.known_problems += self._faults.get(file_id, 0)
         if file_id in self._planned:
             self.again[file_id] = self.again.get(file_id, 0) + 1
         else:

@@ -6,7 +6,7 @@ from analyzer.ledger.prefix import (
     divergence,
     stubs_of,
 )
-from analyzer.ledger.rows import LaneLedger, StepRow, Thresholds, expired, lane_ledger
+from analyzer.ledger.rows import LaneLedger, StepRow, Thresholds, lane_ledger, lifetime
 
 __all__ = [
     "Divergence",
@@ -15,7 +15,7 @@ __all__ = [
     "StepRow",
     "Thresholds",
     "divergence",
-    "expired",
     "lane_ledger",
+    "lifetime",
     "stubs_of",
 ]

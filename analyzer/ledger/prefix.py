@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from analyzer.model import Lane, Part, Prompt, Range
-from analyzer.ranges import common_parts, part_at
+from analyzer.ranges import common_parts, head, part_at, summed
 
 SHRUNK = 0.5
-"""A result that comes again at less than this share of its size stands for the earlier one."""
+"""Arguments or a result that come again at less than this share of their size are a stub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class PoolIndex:
 
     def n_messages(self, prompt: Prompt) -> int:
         """Entries of the messages array."""
-        return sum(self._starts[r.stop] - self._starts[r.start] for r in prompt.ranges)
+        return summed(prompt.ranges, self._starts)
 
     def n_stubs(self, prompt: Prompt) -> int:
         """Parts whose content is a placeholder for earlier content."""
-        return sum(self._stub_sums[r.stop] - self._stub_sums[r.start] for r in prompt.ranges)
+        return summed(prompt.ranges, self._stub_sums)
 
     def last_stub_index(self, prompt: Prompt) -> int | None:
         """Index in the messages array of the last stub; None without stubs."""
@@ -52,29 +52,21 @@ class PoolIndex:
             if self._stub_sums[r.stop] == self._stub_sums[r.start]:
                 continue
             stub = self._stub_list[bisect_left(self._stub_list, r.stop) - 1]
-            before = (*prompt.ranges[:at], Range(r.start, stub + 1))
-            return sum(self._starts[b.stop] - self._starts[b.start] for b in before) - 1
+            return summed((*prompt.ranges[:at], Range(r.start, stub + 1)), self._starts) - 1
         return None
 
     def message_index(self, prompt: Prompt, position: int) -> int:
         """Index in the messages array of the part at a position of the prompt; -1 before it."""
-        seen = starts = 0
-        for r in prompt.ranges:
-            upto = min(r.stop, r.start + position + 1 - seen)
-            starts += self._starts[upto] - self._starts[r.start]
-            seen += upto - r.start
-            if seen > position:
-                break
-        return starts - 1
+        return summed(head(prompt, position + 1), self._starts) - 1
 
 
 def stubs_of(pool: tuple[Part, ...]) -> list[bool]:
-    """For each part: whether it is a placeholder, by its text or by what its call returned before."""
+    """For each part: whether it is a placeholder, by its text or by how large its call was before."""
     largest: dict[tuple[str, str], int] = {}
     stubs = []
     for part in pool:
         stub = part.placeholder
-        if part.call_id and part.kind == "tool_result":
+        if part.call_id and part.kind in ("tool_use", "tool_result"):
             key = (part.call_id, part.kind)
             before = largest.get(key, 0)
             stub = stub or part.chars < before * SHRUNK

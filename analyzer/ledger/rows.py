@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 
+from analyzer.caching import cache_for
 from analyzer.ledger.prefix import Divergence, PoolIndex, divergence
 from analyzer.model import TTL_SECONDS, Lane, Prompt, Step, Ttl, Usage
 from analyzer.pricing import Cost, PriceBook, Rates
-from analyzer.ranges import head
+from analyzer.ranges import appended_ranges, head, tail_ranges
 from analyzer.tokens import Sizes, confirmed, measure
 
 BREAK_SHARE = 0.05
@@ -22,6 +24,8 @@ AUTOMATIC_UNIT = 128
 AUTOMATIC_MINIMUM = 1_024
 """Automatic caches report reads in units of 128 tokens from 1,024 on. Source: OpenAI's prompt
 caching guide, read 2026-11; other automatic caches use smaller units, which this rounds down."""
+UNPROMISED = ("none", "automatic", "vllm", "sglang")
+"""Cache rules of providers of which some have no cache, or have it switched off."""
 UNSEEN_CUT = 60
 """Tokens that a broken step must have cut before its prompt is known to hold unseen stubs."""
 COMPACTED = 0.5
@@ -79,6 +83,13 @@ class StepRow:
         return self.cost.total if self.cost else None
 
     @property
+    def break_usd(self) -> Decimal | None:
+        """USD lost at this step if it is a break, else 0; None where that is unknown."""
+        if self.is_break:
+            return self.wasted_usd
+        return None if self.lost_tokens is None else Decimal(0)
+
+    @property
     def divergence_index(self) -> int | None:
         """Index into the messages array; -1 for tools or system; None if nothing differs."""
         return self.divergence.index if self.divergence else None
@@ -111,7 +122,7 @@ class _LedgerBuilder:
         self.thresholds = thresholds
         self.sizes = measure(lane)
         self.index = PoolIndex(lane)
-        self.automatic = not any(step.usage and step.usage.cache_write for step in lane.steps)
+        self.automatic = _is_automatic(lane)
         self.ttl: Ttl | None = None
         self.cut_unseen = False
 
@@ -140,7 +151,7 @@ class _LedgerBuilder:
         prompt = step.prompt
         old = before.prompt if before else None
         diverged = divergence(self.index, old, prompt) if old and prompt else None
-        appended = self.sizes.appended[number] if prompt else None
+        appended = self._appended(number, step, before)
         cut = _cut(before, usage, appended)
         compacted = self._compacted(step, before, cut)
         expected = self._expected(before)
@@ -175,6 +186,14 @@ class _LedgerBuilder:
             compacted=compacted,
             ttl=self.ttl,
         )
+
+    def _appended(self, number: int, step: Step, before: Step | None) -> int | None:
+        if step.prompt is None:
+            return None
+        beside = self.lane.steps[number - 1] if number else self.lane.previous
+        if before is None or before is beside or before.prompt is None:
+            return self.sizes.appended[number]
+        return self.sizes.of(tail_ranges(before.prompt, step.prompt))
 
     def _visible_stubs(
         self, prompt: Prompt | None, *, is_break: bool, cut: int | None, compacted: bool
@@ -258,21 +277,49 @@ class _LedgerBuilder:
 
 def _begun_before(step: Step, done: list[Step]) -> Step | None:
     """The latest earlier request that had begun to answer when this one started."""
-    if not done:
-        return None
-    if step.at is None:
-        return done[-1]
     for earlier in reversed(done):
-        if earlier.ended_at is None or earlier.at is None or earlier.ended_at <= step.at:
+        if earlier.usage is None and earlier.error is not None:
+            continue
+        if step.at is None or earlier.at is None:
             return earlier
-        if earlier.at < step.at and not _parallel(earlier, step):
+        if earlier.at < step.at and (earlier.ended_at is None or earlier.ended_at <= step.at):
             return earlier
-    return done[-1]
+        if not _parallel(earlier, step):
+            return earlier
+    return None
+
+
+def _continues(earlier: Step, step: Step) -> bool:
+    if earlier.prompt is None or step.prompt is None:
+        return False
+    return bool(appended_ranges(earlier.prompt, step.prompt))
+
+
+def _is_automatic(lane: Lane) -> bool:
+    """Whether the provider caches without being asked: whole prompts, or not at all if False.
+
+    A lane that wrote is cached where it was asked for. One that neither wrote nor read was either
+    never marked, or its provider has no cache: then there is nothing to lose.
+    """
+    used = [step for step in lane.steps if step.usage is not None]
+    if any(step.usage.cache_write for step in used if step.usage):
+        return False
+    if any(step.usage.cache_read for step in used if step.usage):
+        return True
+    rule = cache_for(used[0].provider, used[0].model) if used else "none"
+    if rule == "anthropic":
+        return False
+    return rule not in UNPROMISED or not any(
+        _continues(before, now) for before, now in pairwise(used)
+    )
 
 
 def _parallel(earlier: Step, step: Step) -> bool:
-    """Whether two requests ran side by side: neither prompt holds the other's response."""
-    if not earlier.response or step.prompt is None:
+    """Whether the content lets two requests run side by side.
+
+    It does not where the later prompt holds the earlier response, or continues the earlier prompt.
+    """
+    if not earlier.response or step.prompt is None or _continues(earlier, step):
         return False
     held = step.prompt.ranges
     return not any(h.start <= r.start < h.stop for r in earlier.response for h in held)
@@ -307,6 +354,15 @@ def _wasted(usage: Usage, lost: int | None, rates: Rates | None) -> Decimal | No
     return paid - lost * rates.read
 
 
-def expired(row: StepRow) -> bool:
-    """Whether more time passed than the previous request's entries were asked to live."""
-    return row.gap_s is not None and row.ttl is not None and row.gap_s > TTL_SECONDS[row.ttl]
+def lifetime(row: StepRow) -> int | None:
+    """Seconds that the previous request's entries were asked to live; None for automatic caches.
+
+    Where writes were recorded without their lifetime, it is the one that Anthropic grants unasked.
+    Source: Anthropic, prompt caching, 2026-09.
+    """
+    if row.ttl is not None:
+        return TTL_SECONDS[row.ttl]
+    usages = (row.usage, row.previous.usage if row.previous else None)
+    wrote = any(usage and usage.cache_write for usage in usages)
+    asked = cache_for(row.record.provider, row.record.model) == "anthropic"
+    return TTL_SECONDS["5m"] if wrote and asked else None

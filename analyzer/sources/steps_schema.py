@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
 from analyzer.sources.base import ends_with_newline, read_lines
-from analyzer.sources.decode import Json, JsonObject, as_object, kind_of, parse
+from analyzer.sources.decode import Json, JsonObject, as_object, kind_of, parse, to_time
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -42,9 +42,11 @@ def validate_file(path: Path) -> list[Problem]:
 def iter_problems(path: Path) -> Iterator[Problem]:
     """The same, one by one and without a limit."""
     # Only validation needs the library, and it takes a tenth of a second to load.
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
+    from jsonschema import Draft202012Validator, FormatChecker  # noqa: PLC0415
 
-    check = Draft202012Validator(schema())
+    formats = FormatChecker(formats=())
+    formats.checks("instant", raises=DecodeError)(_is_instant)
+    check = Draft202012Validator(schema(), format_checker=formats)
     held: Problem | None = None
     for entry in read_lines(path):
         if held is not None:
@@ -87,6 +89,8 @@ def _explain(error: ValidationError) -> tuple[str, str]:
         case "enum" | "const":
             wanted = json.dumps(error.validator_value)
             return pointer, f"expected one of {wanted}, got {_shown(got)}"
+        case "format":
+            return pointer, f"expected an ISO 8601 time or an epoch, got {_shown(got)}"
         case "anyOf" | "oneOf":
             wanted = error.schema.get("$comment") or error.schema.get("description", "")
             return (
@@ -95,6 +99,13 @@ def _explain(error: ValidationError) -> tuple[str, str]:
             )
         case _:
             return pointer, f"expected {error.validator} {error.validator_value}, got {_shown(got)}"
+
+
+def _is_instant(value: object) -> bool:
+    """Whether the reader would take a value as a time. Raises `DecodeError`."""
+    if isinstance(value, str | int | float):
+        to_time(value)
+    return True
 
 
 def _shown(value: Json) -> str:

@@ -6,34 +6,35 @@ JSON field names here are a stable interface: fields are added freely and never 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import polars as pl
 
-from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
+from analyzer.diagnose import Finding, SessionDiagnosis, Verdict, total
 from analyzer.ledger import StepRow
-from analyzer.views.table import Column, Row, Table, Value, usd
+from analyzer.views.table import Column, Row, Table, Value, plural, usd
 
 STEP_COLUMNS: tuple[Column, ...] = (
-    Column("lane", "lane", width=12),
+    Column("lane", "lane", width=12, spare=2),
     Column("step", "step", "count"),
     Column("at", "at", "time", shown=False),
     Column("model", "model", width=22, shown=False),
-    Column("n_messages", "msgs", "count"),
-    Column("n_stubs", "stubs", "count"),
-    Column("last_stub_index", "last stub", "count"),
+    Column("n_messages", "msgs", "count", spare=1),
+    Column("n_stubs", "stubs", "count", spare=4),
+    Column("last_stub_index", "last stub", "count", spare=4),
     Column("prompt_tokens", "prompt", "count"),
-    Column("input_tokens", "input", "count"),
+    Column("input_tokens", "input", "count", spare=3),
     Column("cache_read_tokens", "read", "count"),
     Column("cache_write_tokens", "write", "count"),
     Column("cache_write_5m_tokens", "write 5m", "count", shown=False),
     Column("cache_write_1h_tokens", "write 1h", "count", shown=False),
-    Column("output_tokens", "output", "count"),
+    Column("output_tokens", "output", "count", spare=2),
     Column("cost_usd", "cost", "usd"),
-    Column("gap_s", "gap", "seconds"),
-    Column("window_used", "window", "share"),
-    Column("shared_prefix_tokens", "shared", "count"),
-    Column("divergence_index", "diverges", "count"),
+    Column("gap_s", "gap", "seconds", spare=2),
+    Column("window_used", "window", "share", spare=3),
+    Column("shared_prefix_tokens", "shared", "count", spare=4),
+    Column("divergence_index", "diverges", "count", spare=1),
     Column("verdict", "verdict"),
     Column("inferred", "inferred", shown=False),
     Column("wasted_usd", "wasted", "usd"),
@@ -46,11 +47,11 @@ SESSION_COLUMNS: tuple[Column, ...] = (
     Column("session_id", "session", width=40),
     Column("project", "project", width=16, shown=False),
     Column("user_id", "user", width=12, shown=False),
-    Column("source", "source", width=14),
+    Column("source", "source", width=14, spare=2),
     Column("title", "title", width=30, shown=False),
-    Column("started_at", "started", "time"),
+    Column("started_at", "started", "time", spare=3),
     Column("ended_at", "ended", "time", shown=False),
-    Column("n_lanes", "lanes", "count"),
+    Column("n_lanes", "lanes", "count", spare=4),
     Column("n_steps", "steps", "count"),
     Column("cost_usd", "cost", "usd"),
     Column("hit_ratio", "hit ratio", "share"),
@@ -86,23 +87,27 @@ def step_row(row: StepRow, verdict: Verdict) -> dict[str, Value]:
         "divergence_index": row.divergence_index,
         "verdict": verdict.kind,
         "inferred": verdict.inferred,
-        "wasted_usd": row.wasted_usd if row.is_break else _no_waste(row),
+        "wasted_usd": row.break_usd,
         "expected_read_tokens": row.expected_read,
         "lost_tokens": row.lost_tokens,
         "miss_reason": row.record.miss_reason,
     }
 
 
-def _no_waste(row: StepRow) -> Decimal | None:
-    return None if row.lost_tokens is None else Decimal(0)
-
-
 def steps_table(diagnosis: SessionDiagnosis, lane: str | None = None) -> Table:
     """The step table of a session, or of one of its lanes."""
-    rows = [step_row(r, v) for r, v in diagnosis.rows if lane is None or r.lane == lane]
-    cost, wasted = diagnosis.cost_usd, diagnosis.wasted_usd
-    title = f"{len(rows)} steps cost {usd(cost)}, of which {usd(wasted)} was lost in breaks"
-    return Table(title, STEP_COLUMNS, rows)
+    chosen = [(r, v) for r, v in diagnosis.rows if lane is None or r.lane == lane]
+    cost = total(r.cost_usd for r, _ in chosen)
+    broken = [r.break_usd for r, _ in chosen if r.is_break]
+    lost = usd(total(broken)) if broken else "nothing"
+    title = f"{plural(len(chosen), 'step')} cost {usd(cost)}, of which {lost} was lost in breaks"
+    models = list(dict.fromkeys(r.record.model or "an unknown model" for r, _ in chosen))
+    columns = STEP_COLUMNS
+    if len(models) > 1:
+        # A switch of models explains a break, so the table must show it.
+        columns = tuple(replace(c, shown=True) if c.key == "model" else c for c in columns)
+    note = f"model: {models[0]}" if len(models) == 1 else ""
+    return Table(title, columns, [step_row(r, v) for r, v in chosen], note)
 
 
 def finding_document(finding: Finding) -> dict[str, object]:
@@ -145,26 +150,25 @@ def diagnosis_document(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, objec
 
 
 def _totals(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, object]:
-    by_kind: dict[str, Decimal] = {}
-    for d in diagnoses:
-        for f in d.findings:
-            by_kind[f.kind] = by_kind.get(f.kind, Decimal(0)) + (f.wasted_usd or 0)
     return {
         "sessions": len(diagnoses),
         "steps": sum(len(d.rows) for d in diagnoses),
         "breaks": sum(d.breaks for d in diagnoses),
         "findings": sum(len(d.findings) for d in diagnoses),
-        "cost_usd": _sum([d.cost_usd for d in diagnoses]),
+        "cost_usd": total(d.cost_usd for d in diagnoses),
         "unpriced_steps": sum(d.unpriced_steps for d in diagnoses),
-        "wasted_usd": _sum([d.wasted_usd for d in diagnoses]),
-        "avoidable_usd": _sum([d.avoidable_usd for d in diagnoses]),
-        "wasted_by_kind": by_kind,
+        "wasted_usd": total(d.wasted_usd for d in diagnoses),
+        "avoidable_usd": total(d.avoidable_usd for d in diagnoses),
+        "wasted_by_kind": wasted_by_kind(diagnoses),
     }
 
 
-def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
-    known = [v for v in values if v is not None]
-    return sum(known, Decimal(0)) if known else None
+def wasted_by_kind(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, Decimal | None]:
+    """USD lost by cause over some sessions; None where no price is known."""
+    found: dict[str, list[Decimal | None]] = {}
+    for finding in (f for d in diagnoses for f in d.findings):
+        found.setdefault(finding.kind, []).append(finding.wasted_usd)
+    return {kind: total(dollars) for kind, dollars in found.items()}
 
 
 def findings_table(diagnoses: Sequence[SessionDiagnosis]) -> Table:
@@ -199,16 +203,16 @@ def findings_table(diagnoses: Sequence[SessionDiagnosis]) -> Table:
         Column("wasted_usd", "wasted", "usd"),
         Column("avoidable", "avoidable"),
         Column("inferred", "inferred"),
-        Column("evidence", "evidence", width=160, shown=False),
-        Column("remedy", "remedy", shown=False),
+        Column("evidence", "evidence"),
+        Column("remedy", "remedy"),
     )
-    return Table(f"{len(rows)} findings", columns, rows)
+    return Table(plural(len(rows), "finding"), columns, rows)
 
 
 def sessions_table(frame: pl.DataFrame) -> Table:
     """The sessions overview, from the store's query of that name."""
     rows: list[Row] = [dict(row) for row in frame.to_dicts()]
-    return Table(f"{len(rows)} sessions", SESSION_COLUMNS, rows)
+    return Table(plural(len(rows), "session"), SESSION_COLUMNS, rows)
 
 
 def to_frame(table: Table) -> pl.DataFrame:

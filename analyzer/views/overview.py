@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from analyzer.diagnose import Finding, SessionDiagnosis, Verdict
+from analyzer.diagnose import Finding, SessionDiagnosis, Verdict, total
 from analyzer.ledger import StepRow
 from analyzer.views.table import usd
 
@@ -101,19 +101,18 @@ def bill_sentence(diagnosis: SessionDiagnosis) -> str:
         else ""
     )
     start = f"{counted(len(d.rows), 'step')} cost {usd(d.cost_usd)}{more}"
-    if d.wasted_usd is None:
+    if d.wasted_usd is None and not d.breaks:
         return f"{start}; whether the cache held is unknown, since no cache counts were recorded"
     if not d.breaks:
         return f"{start}; the cache never broke"
-    share = f" ({d.wasted_usd / d.cost_usd:.0%})" if d.cost_usd else ""
+    share = f" ({d.wasted_usd / d.cost_usd:.0%})" if d.cost_usd and d.wasted_usd else ""
     cause = f", mostly by {d.findings[0].kind}" if d.findings else ""
     return f"{start}; {usd(d.wasted_usd)}{share} was lost in {counted(d.breaks, 'break')}{cause}"
 
 
 def write_cost(diagnosis: SessionDiagnosis) -> Decimal | None:
     """USD paid for cache writes; None where no step has a price."""
-    known = [row.cost.write for row, _ in diagnosis.rows if row.cost is not None]
-    return sum(known, Decimal(0)) if known else None
+    return total(row.cost.write for row, _ in diagnosis.rows if row.cost is not None)
 
 
 def finding_sentence(finding: Finding, bill: Decimal | None) -> str:
@@ -159,8 +158,11 @@ def map_sentence(
     for finding in findings:
         first, last = (finding.evidence.get(k) for k in ("first_message", "last_message"))
         if finding.kind.startswith("sliding") and isinstance(first, int) and isinstance(last, int):
+            moves = f"slides from message {first:,} to {last:,}"
+            if first == last:
+                moves = f"stays at message {first:,}"
             return (
-                f"The first change slides from message {first:,} to {last:,} over steps "
+                f"The first change {moves} over steps "
                 f"{finding.first_step:,}–{finding.last_step:,}: everything behind it is paid again "
                 "each time"
             )

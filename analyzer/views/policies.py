@@ -12,9 +12,9 @@ from analyzer.views.table import Column, Row, Table, usd
 
 PRESET_COLUMNS: tuple[Column, ...] = (
     Column("name", "policy"),
-    Column("title", "what it does"),
-    Column("parameters", "parameters and defaults"),
-    Column("source", "source"),
+    Column("title", "what it does", width=70),
+    Column("parameters", "parameters and defaults", width=90),
+    Column("source", "source", width=40),
 )
 
 
@@ -56,9 +56,8 @@ def allowed_specs(names: Sequence[str], lines: str) -> list[str]:
 def policy_title(comparison: Comparison) -> str:
     """The best saving that is beyond the error, or that there is none."""
     bill = usd(comparison.recorded.cost_usd)
-    shown = [o for o in comparison.outcomes if o.saving is not None and o.saving.shown]
-    best = max(shown, key=lambda o: o.saving.usd if o.saving else 0.0, default=None)
-    if best is None or best.saving is None or best.saving.usd <= 0:
+    best = comparison.best
+    if best is None or best.saving is None:
         return f"Recorded {bill}; no policy is shown to be cheaper"
     name = best.spec.partition(":")[0]
     return (

@@ -121,7 +121,12 @@ class _PoolView:
 def _parts(prompt: Prompt) -> Indices:
     if not prompt.ranges:
         return np.empty(0, dtype=np.int64)
-    return np.concatenate([np.arange(r.start, r.stop, dtype=np.int64) for r in prompt.ranges])
+    starts, stops = np.array(prompt.ranges, dtype=np.int64).T
+    sizes = stops - starts
+    ends = np.cumsum(sizes)
+    shift = np.repeat(starts - ends + sizes, sizes)
+    indices: Indices = np.arange(ends[-1], dtype=np.int64) + shift
+    return indices
 
 
 def _identities(lane: Lane) -> Indices:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from analyzer.diagnose import excerpts
@@ -147,12 +148,15 @@ def compare_prompts(pool: Sequence[Part], a: Prompt | None, b: Prompt | None) ->
     out: list[Difference] = []
     paired: set[int] = set()
     queue = _unmatched(new, kept)
+    messages = _messages(pool, old), _messages(pool, new)
+    anchor = -1
     for place, i in enumerate(old):
         if i in kept:
+            anchor = i
             continue
         twin = by_call.get((pool[i].call_id, pool[i].kind)) if pool[i].call_id else None
         if twin is None:
-            twin = queue.get(_anchor(old, place, kept))
+            twin = queue.get(anchor)
             if twin is not None and (twin in paired or pool[twin].kind != pool[i].kind):
                 twin = None
         if twin is not None:
@@ -160,20 +164,15 @@ def compare_prompts(pool: Sequence[Part], a: Prompt | None, b: Prompt | None) ->
         out.append(
             Difference(
                 "dropped" if twin is None else "replaced",
-                _message_of(pool, old, place),
+                messages[0][place],
                 pool[i],
                 None if twin is None else pool[twin],
             )
         )
     for place, i in enumerate(new):
         if i not in kept and i not in paired:
-            out.append(Difference("added", _message_of(pool, new, place), None, pool[i]))
+            out.append(Difference("added", messages[1][place], None, pool[i]))
     return out
-
-
-def _anchor(indices: Sequence[int], place: int, kept: set[int]) -> int:
-    """The last part before a place that both prompts hold; -1 if there is none."""
-    return next((indices[i] for i in range(place - 1, -1, -1) if indices[i] in kept), -1)
 
 
 def _unmatched(new: Sequence[int], kept: set[int]) -> dict[int, int]:
@@ -188,10 +187,12 @@ def _unmatched(new: Sequence[int], kept: set[int]) -> dict[int, int]:
     return out
 
 
-def _message_of(pool: Sequence[Part], indices: Sequence[int], place: int) -> int:
-    if pool[indices[place]].section != "messages":
-        return -1
-    return sum(pool[i].starts_message for i in indices[: place + 1]) - 1
+def _messages(pool: Sequence[Part], indices: Sequence[int]) -> list[int]:
+    """For each part its index in the messages array; -1 for tools and system."""
+    begun = accumulate(pool[i].starts_message for i in indices)
+    return [
+        n - 1 if pool[i].section == "messages" else -1 for i, n in zip(indices, begun, strict=True)
+    ]
 
 
 def differences_table(ledger: LaneLedger, first: int, second: int) -> Table:

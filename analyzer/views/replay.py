@@ -93,8 +93,7 @@ def comparison_table(comparison: Comparison) -> Table:
     """A comparison as a table: the recorded bill first, then each policy."""
     rows: list[Row] = [_shown({**result_row("as recorded", comparison.recorded), "verdict": ""})]
     rows += [_shown(_outcome(outcome)) for outcome in comparison.outcomes]
-    claims = [o for o in comparison.outcomes if o.saving and o.saving.shown and o.saving.usd > 0]
-    best = max(claims, key=lambda o: o.saving.usd if o.saving else 0, default=None)
+    best = comparison.best
     bill = usd(comparison.recorded.cost_usd)
     title = f"Recorded {bill}; no policy is shown to be cheaper"
     if best is not None:

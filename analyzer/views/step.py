@@ -65,7 +65,7 @@ def verdict_sentence(view: StepView) -> str:
     words = {
         "healthy": "the cache held",
         "first": "the first request of its lane",
-        "none": "no usage was recorded, so nothing can be said about the cache",
+        "none": "no cache counts were recorded, so nothing can be said about the cache",
         "compaction": "the history was compacted before this request",
     }
     return start + words.get(kind, kind)

@@ -37,6 +37,8 @@ class Column:
     """Longest text shown in a terminal; None for all of it."""
     shown: bool = True
     """False: only in JSON and CSV."""
+    spare: int = 0
+    """On a narrow terminal the columns with the largest number go first; 0 never goes."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ def duration(seconds: float) -> str:
     if days:
         return f"{sign}{days} d {hours} h"
     return f"{sign}{hours} h {minutes} min" if hours else f"{sign}{minutes} min {rest} s"
+
+
+def plural(count: int, word: str) -> str:
+    """A count with its noun."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def plain(value: Value) -> object:

@@ -10,34 +10,56 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from analyzer.diagnose import Finding, SessionDiagnosis
-from analyzer.views.table import Column, Row, Table, clean, one_line, show, usd
+from analyzer.diagnose import Finding, SessionDiagnosis, total
+from analyzer.views.frames import wasted_by_kind
+from analyzer.views.table import Column, Row, Table, clean, one_line, plural, show, usd
 
 _GOOD = {"healthy", "first"}
 _QUIET = {"none", "compaction"}
 MAX_FINDINGS = 8
 
 
-def table_text(table: Table) -> RenderableType:
-    """A table with its title above and its note below."""
+def table_text(table: Table, width: int | None = None) -> RenderableType:
+    """A table with its title above and its notes below; on a narrow terminal without spare columns."""
+    if not table.rows:
+        return Text(table.title, style="bold")
+    columns, hidden = _fitting(table, width)
     grid = RichTable(title=Text(table.title, style="bold"), title_justify="left", box=None)
-    columns = [c for c in table.columns if c.shown]
     for column in columns:
         words = column.style == "text"
-        # A number that is cut off is a wrong number: only words give way on a narrow terminal.
-        longest = max((len(_cell(row, column)) for row in table.rows), default=0)
+        # A number that is cut off is a wrong number: only words give way.
         grid.add_column(
             Text(column.heading),
             justify="left" if column.style in ("text", "time") else "right",
             no_wrap=True,
-            min_width=None if words else max(longest, len(column.heading)),
+            min_width=None if words else _width(table, column),
             header_style="dim",
         )
     for row in table.rows:
         grid.add_row(*(_cell(row, column) for column in columns))
-    if not table.rows:
-        return Group(Text(table.title, style="bold"), Text("nothing to show", style="dim"))
-    return Group(grid, Text(table.note, style="dim")) if table.note else grid
+    notes = [table.note] if table.note else []
+    if hidden:
+        names = ", ".join(column.heading for column in hidden)
+        notes.append(f"not shown for want of room: {names} (wider terminal, or --format csv)")
+    return Group(grid, *(Text(note, style="dim") for note in notes)) if notes else grid
+
+
+def _fitting(table: Table, width: int | None) -> tuple[list[Column], list[Column]]:
+    """The columns that fit, and those that had to go."""
+    columns = [c for c in table.columns if c.shown]
+    hidden: list[Column] = []
+    while width is not None and sum(_width(table, c) + 2 for c in columns) > width:
+        spare = max(columns, key=lambda c: c.spare)
+        if not spare.spare:
+            break
+        columns.remove(spare)
+        hidden.append(spare)
+    return columns, hidden
+
+
+def _width(table: Table, column: Column) -> int:
+    longest = max((len(_cell(row, column)) for row in table.rows), default=0)
+    return max(longest, len(column.heading))
 
 
 def _cell(row: Row, column: Column) -> Text:
@@ -56,15 +78,15 @@ def headline(diagnosis: SessionDiagnosis) -> Text:
     text = Text()
     text.append(f"{one_line(d.session.key.session_id, 60)}: ", style="bold")
     more = f" (and {d.unpriced_steps} steps without a known price)" if d.unpriced_steps else ""
-    text.append(f"{len(d.rows)} steps cost {usd(d.cost_usd)}{more}")
+    text.append(f"{plural(len(d.rows), 'step')} cost {usd(d.cost_usd)}{more}")
     if d.hit_ratio is not None:
         text.append(f", {d.hit_ratio:.1%} of prompt tokens read from the cache")
-    if not d.wasted_usd:
+    if not d.breaks:
         known = d.wasted_usd is not None
         text.append("; no break of the cache" if known else "; no cache counts were recorded")
         return text
     text.append("; ")
-    text.append(f"{usd(d.wasted_usd)} lost in {d.breaks} breaks", style="bold red")
+    text.append(f"{usd(d.wasted_usd)} lost in {plural(d.breaks, 'break')}", style="bold red")
     if d.avoidable_usd != d.wasted_usd:
         text.append(f" ({usd(d.avoidable_usd)} of it avoidable)")
     return text
@@ -74,7 +96,7 @@ def diagnosis_text(diagnosis: SessionDiagnosis, limit: int = MAX_FINDINGS) -> Re
     """The answer in one screen: cause, steps, message, dollars, remedy."""
     blocks: list[RenderableType] = [headline(diagnosis)]
     blocks += [
-        Padding(finding_text(finding, diagnosis.cost_usd), (1, 0, 0, 2))
+        Padding(finding_text(finding, diagnosis.cost_usd), (1, 0, 0, 2), expand=False)
         for finding in diagnosis.findings[:limit]
     ]
     rest = len(diagnosis.findings) - limit
@@ -101,14 +123,18 @@ def finding_text(finding: Finding, bill: Decimal | None) -> RenderableType:
     lines: list[RenderableType] = [head]
     summary = finding.evidence.get("summary")
     if isinstance(summary, str):
-        lines.append(Padding(Text(clean(summary)), (0, 0, 0, 2)))
+        lines.append(Padding(Text(clean(summary)), (0, 0, 0, 2), expand=False))
     for word in ("was", "now"):
         excerpt = finding.evidence.get(word)
         if isinstance(excerpt, str):
             lines.append(
-                Padding(Text(f"{word}: {one_line(excerpt, 110)}", style="cyan"), (0, 0, 0, 2))
+                Padding(
+                    Text(f"{word}: {one_line(excerpt, 110)}", style="cyan"),
+                    (0, 0, 0, 2),
+                    expand=False,
+                )
             )
-    lines.append(Padding(Text(f"→ {finding.remedy}", style="italic"), (0, 0, 0, 2)))
+    lines.append(Padding(Text(f"→ {finding.remedy}", style="italic"), (0, 0, 0, 2), expand=False))
     return Group(*lines)
 
 
@@ -128,14 +154,11 @@ def bar(share: float, width: int = 24) -> str:
 
 def overview_text(diagnoses: Sequence[SessionDiagnosis]) -> RenderableType:
     """Sums over sessions, by cause."""
-    cost = sum((d.cost_usd or Decimal(0) for d in diagnoses), Decimal(0))
-    wasted = sum((d.wasted_usd or Decimal(0) for d in diagnoses), Decimal(0))
+    cost = total(d.cost_usd for d in diagnoses)
+    wasted = total(d.wasted_usd for d in diagnoses)
     text = Text(f"{len(diagnoses)} sessions cost {usd(cost)}; {usd(wasted)} was lost in breaks\n")
-    causes: dict[str, Decimal] = {}
-    for d in diagnoses:
-        for f in d.findings:
-            causes[f.kind] = causes.get(f.kind, Decimal(0)) + (f.wasted_usd or 0)
-    for kind, dollars in sorted(causes.items(), key=lambda kv: -kv[1]):
-        share = float(dollars / wasted) if wasted else 0.0
+    causes = wasted_by_kind(diagnoses)
+    for kind, dollars in sorted(causes.items(), key=lambda kv: -(kv[1] or 0)):
+        share = float(dollars / wasted) if wasted and dollars else 0.0
         text.append(f"  {kind:22} {usd(dollars):>10}  {bar(share)} {share:.0%}\n")
     return text

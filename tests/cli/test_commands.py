@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from analyzer.cli import main
+from analyzer.views.frames import STEP_COLUMNS
+from analyzer.views.table import Table
+from analyzer.views.text import _fitting
 from tests.builders import Transcript, anthropic_records, keep_newest, write_lines
 
 STEP_FIELDS = [
@@ -162,12 +165,37 @@ def test_show_and_diff_point_at_the_message_that_changed(loaded) -> None:
         (("--fail-on", "tools-changed"), 0),
         (("--fail-on", "nonsense"), 2),
         (("--fail-on", "sliding-stubs:much"), 2),
+        (("--fail-on", "sliding-stubs:nan"), 2),
         (("--max-waste", "5"), 3),
         (("--max-waste", "95"), 0),
     ],
 )
 def test_gates_have_exit_codes_of_their_own(loaded, args, code) -> None:
     loaded("diagnose", "--all", *args, code=code)
+
+
+@pytest.fixture
+def unpriced(analyzer, tmp_path) -> Analyzer:
+    records = anthropic_records(24, shape=keep_newest(8))
+    for record in records:
+        record["request"]["model"] = record["response"]["model"] = "claude-nobody-1"
+    analyzer("ingest", str(write_lines(tmp_path / "churn.jsonl", records)))
+    return analyzer
+
+
+def test_a_break_without_a_price_is_told_and_not_taken_for_free(unpriced) -> None:
+    found = unpriced.json("diagnose", "--all")
+    assert found["totals"]["wasted_usd"] is None
+    assert found["totals"]["wasted_by_kind"] == {"sliding-stubs": None}
+    text = unpriced("diagnose", "churn")
+    assert "– lost in 15 breaks" in text
+    assert "no cache counts" not in text
+
+
+@pytest.mark.parametrize("gate", [("--fail-on", "sliding-stubs"), ("--max-waste", "50")])
+def test_a_gate_does_not_pass_on_waste_without_a_price(unpriced, gate) -> None:
+    unpriced("diagnose", "--all", *gate, code=3)
+    assert "--prices" in unpriced.stderr
 
 
 def test_replay_compares_policies_with_the_recorded_bill(loaded) -> None:
@@ -309,3 +337,58 @@ def test_the_demo_tells_the_story_of_the_blow_up(analyzer) -> None:
     text = analyzer("demo", "--no-dashboard")
     for piece in ("blowup-177", "sliding-stubs", "$77.3", "watermarks", "7 to 176"):
         assert piece in text
+
+
+def test_a_file_of_which_nothing_could_be_read_fails(analyzer, tmp_path) -> None:
+    path = tmp_path / "odd.bin"
+    path.write_bytes(b"\x00\x01 nothing of ours")
+    analyzer("ingest", str(path), code=1)
+    assert "nothing could be read" in analyzer.stderr
+
+
+def test_strict_remembers_what_could_not_be_read(analyzer, tmp_path) -> None:
+    path = write_lines(tmp_path / "run.jsonl", anthropic_records(3))
+    path.write_text(path.read_text() + "not json\n")
+    analyzer("ingest", str(path))
+    again = analyzer.json("ingest", str(path))
+    assert (again["problems"], again["known_problems"]) == ([], 1)
+    analyzer("ingest", str(path), "--strict", code=1)
+
+
+def test_validation_refuses_a_time_that_the_reader_would_refuse(analyzer, tmp_path) -> None:
+    row = {
+        "v": 1,
+        "session": "s",
+        "at": "yesterday",
+        "model": "claude-x",
+        "request": {"messages": [{"role": "user", "content": "hi"}]},
+    }
+    path = write_lines(tmp_path / "s.jsonl", [row])
+    out = analyzer("validate", str(path), code=1)
+    assert "$.at" in out
+    assert "ISO 8601" in out
+    write_lines(path, [{**row, "at": "2026-01-01T00:00:00Z"}])
+    assert "valid" in analyzer("validate", str(path))
+
+
+def test_a_lane_has_a_bill_of_its_own(analyzer, tmp_path) -> None:
+    records = [
+        {**r, "session_id": "s", "lane": lane}
+        for lane, n in (("main", 6), ("side", 4))
+        for r in anthropic_records(n, seed=n)
+    ]
+    analyzer("ingest", str(write_lines(tmp_path / "run.jsonl", records)))
+    cost = sum(r["cost_usd"] for r in analyzer.json("steps", "s", "--lane", "side"))
+    title = analyzer("steps", "s", "--lane", "side").splitlines()[0]
+    assert title.startswith(
+        f"4 steps cost ${cost:.2f}" if cost >= 0.1 else f"4 steps cost ${cost:.4f}"
+    )
+
+
+def test_a_narrow_terminal_keeps_the_columns_that_matter() -> None:
+    row = {c.key: 1_000_000 for c in STEP_COLUMNS} | {"verdict": "sliding-stubs", "lane": "main"}
+    table = Table("t", STEP_COLUMNS, [row])
+    shown, hidden = _fitting(table, 80)
+    assert {"step", "verdict", "wasted_usd", "cost_usd"} <= {c.key for c in shown}
+    assert hidden
+    assert _fitting(table, 400)[1] == []

@@ -4,16 +4,22 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzer.diagnose import diagnose_lane
 from analyzer.diagnose.base import changed_span
 from analyzer.diagnose.volatile_prefix import volatile_kind
+from analyzer.ledger import lane_ledger
+from analyzer.pricing import PriceBook
 from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.sources.claude_code import ClaudeCodeSource
 from tests.builders import (
@@ -25,7 +31,7 @@ from tests.builders import (
     keep_newest,
     write_lines,
 )
-from tests.reading import ledger
+from tests.reading import lanes, ledger
 
 
 def judge(tmp_path: Path, records):
@@ -63,6 +69,124 @@ def test_a_batch_clear_is_one_break_and_not_churn(tmp_path) -> None:
     assert finding.steps == (15,)
 
 
+@pytest.mark.parametrize(("every", "kind"), [(1, "sliding-stubs"), (3, "history-mutated")])
+def test_clearing_in_batches_every_few_steps_is_not_sliding(tmp_path, every, kind) -> None:
+    def shape(messages, step):
+        if step % every == 0:
+            keep_newest(6)(messages, step)
+
+    (finding,) = judge(tmp_path, anthropic_records(30, shape=shape)).findings
+    assert (finding.kind, len(finding.steps) > 5) == (kind, True)
+
+
+@pytest.mark.parametrize("size", [14, 15])
+def test_a_window_that_drops_the_first_message_is_one_sliding_window(tmp_path, size) -> None:
+    def shape(messages, step):
+        del messages[:-size]
+
+    (finding,) = judge(tmp_path, anthropic_records(40, shape=shape)).findings
+    assert (finding.kind, finding.last_step, finding.inferred) == ("sliding-window", 39, False)
+    assert finding.evidence["first_message"] == finding.evidence["last_message"] == 0
+
+
+def test_arguments_that_slide_into_stubs_are_sliding_stubs(tmp_path) -> None:
+    def shape(messages, step):
+        sent = [m for m in messages if m["role"] == "assistant"]
+        for n, message in enumerate(reversed(sent)):
+            text = "what is written to the file " * 40 if n < 8 else "(left out)"
+            *said, block = message["content"]
+            message["content"] = [*said, {**block, "input": {"text": text}}]
+
+    (finding,) = judge(tmp_path, anthropic_records(24, shape=shape)).findings
+    assert (finding.kind, finding.evidence["stubs_per_step"]) == ("sliding-stubs", 1)
+
+
+@pytest.mark.parametrize(
+    ("provider", "calls", "texts", "kind"),
+    [
+        ("anthropic", 1, 17, "routing-or-eviction"),
+        ("anthropic", 1, 18, "lookback-exceeded"),
+        ("anthropic", 12, 1, "routing-or-eviction"),
+        ("aws.bedrock", 12, 1, "lookback-exceeded"),
+    ],
+)
+def test_a_step_that_adds_20_positions_is_out_of_reach(
+    tmp_path, provider, calls, texts, kind
+) -> None:
+    records = missed(anthropic_records(8), 7)
+    answer, reply = records[7]["request"]["messages"][-2:]
+    answer["content"] = [
+        {"type": "tool_use", "id": f"p{i}", "name": "read", "input": {}} for i in range(calls)
+    ]
+    reply["content"] = [
+        {"type": "tool_result", "tool_use_id": f"p{i}", "content": "done"} for i in range(calls)
+    ] + [{"type": "text", "text": f"note {i}"} for i in range(texts)]
+    lane = lanes(AnthropicLogSource(), write_lines(tmp_path / "run.jsonl", records))["main"]
+    steps = tuple(replace(step, provider=provider) for step in lane.steps)
+    found = diagnose_lane(lane_ledger(replace(lane, steps=steps), PriceBook.default()))
+    assert [f.kind for f in found.findings] == [kind]
+
+
+def missed(records, at: int):
+    """Nothing was read at one step."""
+    usage = records[at]["response"]["usage"]
+    usage["cache_creation_input_tokens"] += usage["cache_read_input_tokens"]
+    usage["cache_creation"]["ephemeral_5m_input_tokens"] = usage["cache_creation_input_tokens"]
+    usage["cache_read_input_tokens"] = 0
+    return records
+
+
+@pytest.mark.parametrize(
+    ("gap", "kind"), [(299, "routing-or-eviction"), (301, "ttl-expired"), (7_200, "ttl-expired")]
+)
+def test_writes_of_unknown_lifetime_expire_after_the_default_one(tmp_path, gap, kind) -> None:
+    records = missed(anthropic_records(10, gap=lambda step: gap if step == 5 else 10.0), 5)
+    for record in records:
+        del record["response"]["usage"]["cache_creation"]
+    (finding,) = judge(tmp_path, records).findings
+    assert (finding.kind, finding.steps) == (kind, (5,))
+    assert finding.inferred is (kind == "ttl-expired")
+
+
+def test_without_cache_counts_no_step_is_called_healthy(tmp_path) -> None:
+    records = anthropic_records(6)
+    for record in records:
+        record["response"]["usage"] = {"input_tokens": 9_000, "output_tokens": 100}
+    assert kinds(judge(tmp_path, records)) == {"first": 1, "none": 5}
+
+
+def test_a_cache_that_was_never_asked_for_cannot_break(tmp_path) -> None:
+    records = anthropic_records(8)
+    for n, record in enumerate(records):
+        record["response"]["usage"] = {
+            "input_tokens": 9_000 + 1_500 * n,
+            "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": 100,
+        }
+    found = judge(tmp_path, records)
+    assert not any(row.is_break for row in found.ledger.rows)
+
+
+def test_a_request_that_failed_does_not_hide_the_break_after_it(tmp_path) -> None:
+    records = missed(anthropic_records(10), 5)
+    failed = {**records[5], "response": {"error": {"type": "overloaded_error"}}}
+    failed["ts"] = (START + timedelta(seconds=12 * 6 - 4)).isoformat()
+    found = judge(tmp_path, [*records[:5], failed, *records[5:]])
+    assert [r.step for r in found.ledger.rows if r.is_break] == [6]
+    assert found.ledger.rows[6].previous is found.ledger.rows[4].record
+    assert found.verdicts[5].kind == "none"
+
+
+def test_requests_that_started_together_are_not_each_others_prefix(tmp_path) -> None:
+    records = anthropic_records(8)
+    twin = json.loads(json.dumps(records[0]))
+    twin["response"]["id"] = "twin"
+    twin["response"]["content"][1]["id"] = "call_twin"
+    found = judge(tmp_path, [records[0], twin, *records[1:]])
+    assert kinds(found) == {"first": 2, "healthy": 7}
+
+
 def test_a_clock_in_the_system_prompt_is_named_as_such(tmp_path) -> None:
     def clock(step: int) -> str:
         return f"Current time: {(START + timedelta(seconds=7 * step)).isoformat()}\n"
@@ -87,23 +211,23 @@ def test_a_model_switch_is_a_change_of_settings(tmp_path) -> None:
     records = anthropic_records(10)
     for record in records[6:]:
         record["response"]["model"] = "claude-opus-4-8"
-    usage = records[6]["response"]["usage"]
-    usage["cache_creation_input_tokens"] += usage["cache_read_input_tokens"]
-    usage["cache_creation"]["ephemeral_5m_input_tokens"] = usage["cache_creation_input_tokens"]
-    usage["cache_read_input_tokens"] = 0
-    (finding,) = judge(tmp_path, records).findings
+    (finding,) = judge(tmp_path, missed(records, 6)).findings
     assert finding.kind == "settings-changed"
     assert finding.evidence["was"] == MODEL
+
+
+def test_another_spelling_of_the_same_model_is_no_change_of_settings(tmp_path) -> None:
+    records = missed(anthropic_records(10), 6)
+    for record in records[6:]:
+        record["response"]["model"] = f"anthropic/{MODEL}-20260115"
+    (finding,) = judge(tmp_path, records).findings
+    assert finding.kind == "routing-or-eviction"
 
 
 @pytest.mark.parametrize(("gap", "broken"), [(299.0, False), (301.0, True)])
 def test_a_gap_beyond_the_lifetime_is_an_expiry(tmp_path, gap, broken) -> None:
     records = anthropic_records(10, gap=lambda step: gap if step == 5 else 10.0)
-    usage = records[5]["response"]["usage"]
-    usage["cache_creation_input_tokens"] += usage["cache_read_input_tokens"]
-    usage["cache_creation"]["ephemeral_5m_input_tokens"] = usage["cache_creation_input_tokens"]
-    usage["cache_read_input_tokens"] = 0
-    (finding,) = judge(tmp_path, records).findings
+    (finding,) = judge(tmp_path, missed(records, 5)).findings
     assert finding.kind == ("ttl-expired" if broken else "routing-or-eviction")
     assert finding.expected is False
 
@@ -192,6 +316,24 @@ def test_a_compaction_is_priced_only_for_the_prefix_that_should_have_held(tmp_pa
 )
 def test_what_varies_is_named(was, now, what) -> None:
     assert volatile_kind(was, now) == what
+
+
+@given(st.text("ab", max_size=12), st.text("ab", max_size=12))
+def test_the_changed_span_is_as_narrow_as_one_by_one(was, now) -> None:
+    start = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), None)
+    start = min(len(was), len(now)) if start is None else start
+    tail = 0
+    while tail < min(len(was), len(now)) - start and was[-1 - tail] == now[-1 - tail]:
+        tail += 1
+    assert changed_span(was, now) == (start, len(was) - tail, len(now) - tail)
+
+
+def test_long_texts_without_spaces_are_compared_fast() -> None:
+    was, now = "17" + "x" * 2_000_000, "18" + "x" * 2_000_000
+    began = time.perf_counter()
+    assert changed_span(was, now) == (1, 2, 2)
+    assert volatile_kind(was, now) is None
+    assert time.perf_counter() - began < 0.2
 
 
 def test_the_changed_span_leaves_equal_head_and_tail_out() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from analyzer.ledger import divergence, stubs_of
 from analyzer.ledger.prefix import PoolIndex
 from analyzer.model import Lane, Prompt, Range, SessionKey
-from analyzer.ranges import common_parts
+from analyzer.ranges import common_parts, head, summed
 from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.sources.base import to_ranges
 from analyzer.sources.blocks import make_part
@@ -118,6 +118,14 @@ def test_comparing_ranges_equals_comparing_parts_one_by_one(a, b) -> None:
     found = divergence(PoolIndex(lane), old, new)
     assert (found.index if found else None) == same
     assert list(old.indices()) == a
+
+
+@given(st.lists(st.integers(0, 7), max_size=9), st.integers(0, 9))
+def test_sums_over_the_first_parts_equal_sums_one_by_one(a, parts) -> None:
+    sums = [0, 3, 4, 9, 9, 11, 18, 20, 21]
+    prompt = Prompt(to_ranges(a))
+    assert len(prompt) == len(a)
+    assert summed(head(prompt, parts), sums) == sum(sums[i + 1] - sums[i] for i in a[:parts])
 
 
 def test_a_result_that_comes_again_at_half_its_size_is_a_stub() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.diagnose import SessionDiagnosis
+from analyzer.diagnose import SessionDiagnosis, diagnose_session
 from analyzer.intake import ingest
+from analyzer.model import Session
+from analyzer.pricing import PriceBook
+from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.views.overview import (
     NO_CAUSE,
     bill_sentence,
@@ -19,6 +22,8 @@ from analyzer.views.overview import (
 )
 from analyzer.workspace import Workspace, analyse
 from tests.apps.traces import Trace, write
+from tests.builders import anthropic_records, keep_newest, write_lines
+from tests.reading import lanes
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +59,18 @@ def test_sums_leave_unknown_sessions_out_and_stay_unknown_where_nothing_is_known
     assert sums.wasted_usd == pytest.approx(float(diagnoses["churning"].wasted_usd or 0))
     silent = totals(matching(frame, "silent"))
     assert (silent.cost_usd, silent.wasted_usd, silent.hit_ratio) == (None, None, None)
+
+
+def test_breaks_without_a_price_are_not_called_unknown(tmp_path) -> None:
+    records = anthropic_records(24, shape=keep_newest(8))
+    for record in records:
+        record["response"]["model"] = "claude-nobody-1"
+    file = write_lines(tmp_path / "run.jsonl", records)
+    lane = lanes(AnthropicLogSource(), file)["main"]
+    found = diagnose_session(Session(lane.session, (lane,)), PriceBook.default())
+    sentence = bill_sentence(found)
+    assert "– was lost in 15 breaks, mostly by sliding-stubs" in sentence
+    assert found.findings[0].evidence["unpriced_steps"] == 15
 
 
 @pytest.mark.parametrize(
