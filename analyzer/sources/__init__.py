@@ -10,15 +10,45 @@ from importlib.metadata import entry_points
 
 from analyzer.errors import UsageError
 from analyzer.sources.anthropic_log import AnthropicLogSource
+from analyzer.sources.atif import AtifSource
 from analyzer.sources.base import Head, Source
 from analyzer.sources.claude_code import ClaudeCodeSource
+from analyzer.sources.cline import ClineSource
+from analyzer.sources.codex import CodexSource
+from analyzer.sources.copilot_cli import CopilotCliSource
+from analyzer.sources.gemini_cli import GeminiCliSource
+from analyzer.sources.inspect_eval import InspectSource
 from analyzer.sources.langfuse import LangfuseSource
+from analyzer.sources.langsmith import LangSmithSource
+from analyzer.sources.mini_swe_agent import MiniSweAgentSource
+from analyzer.sources.openai_log import OpenAILogSource
+from analyzer.sources.opencode import OpenCodeSource
+from analyzer.sources.openhands import OpenHandsSource
+from analyzer.sources.pi import PiSource
 from analyzer.sources.steps import StepsSource
+from analyzer.sources.swe_agent import SweAgentSource
+from analyzer.sources.tau_bench import TauBenchSource
+from analyzer.sources.vcr import VcrSource
 
 _OWN: tuple[Source, ...] = (
     StepsSource(),
     ClaudeCodeSource(),
+    CodexSource(),
+    OpenCodeSource(),
+    PiSource(),
+    GeminiCliSource(),
+    ClineSource(),
+    CopilotCliSource(),
+    MiniSweAgentSource(),
+    SweAgentSource(),
+    AtifSource(),
+    OpenHandsSource(),
+    TauBenchSource(),
+    InspectSource(),
+    VcrSource(),
+    LangSmithSource(),
     LangfuseSource(),
+    OpenAILogSource(),
     AnthropicLogSource(),
 )
 

@@ -41,6 +41,7 @@ from analyzer.sources.decode import (
     parse,
     to_time,
 )
+from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
 
 RAW_LIMIT = 65_536
@@ -67,7 +68,7 @@ class AnthropicLogSource:
     def detect(self, head: Head) -> bool:
         """A line whose request has messages in Anthropic's form, by its other fields."""
         text = head.data
-        if b'"messages"' not in text or text.lstrip()[:1] != b"{":
+        if b'"messages"' not in text or text.lstrip()[:1] != b"{" or is_openai(head):
             return False
         if b"\n" not in text and len(text) >= HEAD_BYTES:
             # The first line alone is longer than the head.
@@ -220,17 +221,20 @@ class _Reader:
         return lane
 
     def _by_content(self, session: str, messages: list[msgspec.Raw]) -> str:
-        """Without ids, conversations in one log are told apart by their first message."""
+        """Without ids, conversations in one log are told apart by their first message.
+
+        One that begins with messages a conversation last sent is that conversation, cut at its front.
+        """
         first = as_object(parse(bytes(messages[0])), "$.request.messages[0]") if messages else {}
         text = dump(_bare(first))
         key = (session, xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
         if key not in self.firsts:
-            known = [n for (s, _), n in self.firsts.items() if s == session]
-            continues = known and any(sign in text[:600].lower() for sign in _SUMMARY_SIGNS)
-            names = len(set(known))
-            self.firsts[key] = (
-                known[-1] if continues else ("main" if not names else f"main-{names + 1}")
-            )
+            newest = reversed([n for (s, _), n in self.firsts.items() if s == session])
+            known = list(dict.fromkeys(newest))
+            summary = any(sign in text[:600].lower() for sign in _SUMMARY_SIGNS)
+            cut = (n for n in known if self.lanes[session, n].reader.holds(messages[:2]))
+            fresh = f"main-{len(known) + 1}" if known else "main"
+            self.firsts[key] = next(cut, known[0] if summary and known else fresh)
         return self.firsts[key]
 
     def _step(

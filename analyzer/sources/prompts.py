@@ -134,6 +134,11 @@ class PromptReader:
         """Entries of the messages array of the last prompt."""
         return len(self._slots)
 
+    def holds(self, messages: Sequence[Raw]) -> bool:
+        """Whether the last prompt holds all of some messages, of which there must be two at least."""
+        held = {digest for digest, _ in self._slots}
+        return len(messages) > 1 and held.issuperset(map(xxhash.xxh3_64_intdigest, messages))
+
     def read(
         self,
         tools: Raw | None,

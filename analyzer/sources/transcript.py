@@ -124,13 +124,15 @@ class LaneBuilder:
         if parts < len(self._view):
             self._cut(parts)
 
-    def lead(self, part: Part) -> None:
-        """A tool definition or system block: it stands before all messages, whatever they become."""
+    def lead(self, parts: Iterable[Part]) -> None:
+        """Tools and system prompt: they stand before all messages, whatever becomes of those."""
         self.close()
-        self._view.insert(self._heads, self._store(part))
-        self._heads += 1
+        head = [self._store(part) for part in parts]
+        moved = len(head) - self._heads
+        self._view[: self._heads] = head
+        self._heads = len(head)
         self._ranges = None
-        self._places = {k: GONE if v == GONE else v + (1 << 32) for k, v in self._places.items()}
+        self._places = {k: v if v == GONE else v + (moved << 32) for k, v in self._places.items()}
 
     def say(self, parts: Iterable[Part], at: datetime | None, *, human: bool) -> None:
         """A user row: tool results, a prompt, injected text."""

@@ -66,6 +66,16 @@ def test_conversations_without_ids_are_told_apart_by_their_first_message(tmp_pat
     assert all(len(s.prompt.ranges) == 1 for lane in found.values() for s in lane.steps)
 
 
+def test_a_conversation_cut_at_its_front_stays_one_lane(tmp_path) -> None:
+    def window(messages, step):
+        del messages[:-9]
+
+    one, two = anthropic_records(12, seed=1, shape=window), anthropic_records(4, seed=2)
+    mixed = [r for pair in zip(one, two, strict=False) for r in pair] + one[4:]
+    found = lanes(SOURCE, write_lines(tmp_path / "run.jsonl", mixed))
+    assert {name: len(lane.steps) for name, lane in found.items()} == {"main": 12, "main-2": 4}
+
+
 def test_sessions_with_ids_may_be_interleaved(tmp_path) -> None:
     one, two = anthropic_records(4, seed=1), anthropic_records(4, seed=2)
     mixed = [

@@ -1,0 +1,230 @@
+"""One request to a model and its response, whatever API it went to, in one form.
+
+Knows OpenAI's chat completions and Responses, Anthropic's Messages and Bedrock's Converse by the
+shape of the bodies. Messages come out as `blocks.message_parts` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from analyzer.errors import DecodeError
+from analyzer.model import Ttl, Usage
+from analyzer.sources.anthropic_usage import anthropic_usage
+from analyzer.sources.bedrock import (
+    bedrock_message,
+    bedrock_system,
+    bedrock_tools,
+    bedrock_usage,
+    is_bedrock,
+)
+from analyzer.sources.blocks import mark_of
+from analyzer.sources.decode import (
+    Json,
+    JsonObject,
+    as_array,
+    as_object,
+    dump,
+    get_array,
+    get_object,
+    get_text,
+    kind_of,
+)
+from analyzer.sources.history import Call, HistoryLane, to_raw
+from analyzer.sources.openai_usage import reported_usage
+
+_SYSTEM_ROLES = ("system", "developer")
+
+
+class Exchange(NamedTuple):
+    """What one request sent and got."""
+
+    messages: Sequence[JsonObject]
+    tools: Json = None
+    system: Json = None
+    replies: Sequence[JsonObject] = ()
+    usage: Usage | None = None
+    stop_reason: str | None = None
+    previous: str | None = None
+    """Id of the response whose conversation this request continues without sending it again."""
+    auto: Ttl | None = None
+    origin: str = "openai"
+    earlier: Sequence[tuple[str | None, Usage]] = ()
+    """Model and usage of requests inside this one that came before its answer."""
+
+
+def record(lane: HistoryLane, call: Call, exchange: Exchange, *, continued: bool = False) -> None:
+    """Add an exchange to its lane. `continued`: its messages follow those the lane has.
+
+    Raises `DecodeError`.
+    """
+    call = replace(call, usage=exchange.usage, stop_reason=exchange.stop_reason, auto=exchange.auto)
+    lane.open(tools=exchange.tools, system=exchange.system)
+    if continued:
+        for message in exchange.messages:
+            lane.say(message)
+        prompt = lane.ask(call)
+    else:
+        prompt = lane.ask(call, [to_raw(m) for m in exchange.messages])
+    for number, (model, usage) in enumerate(exchange.earlier):
+        inner = replace(call, key=f"{call.key}#{number}", model=model or call.model, usage=usage)
+        lane.answer(inner, prompt, ())
+    lane.answer(call, prompt, exchange.replies)
+
+
+def exchange_of(request: JsonObject, response: JsonObject, usage: JsonObject) -> Exchange:
+    """Read a request and its response; `usage` is that of the record where they have none.
+
+    Raises `DecodeError`.
+    """
+    counted = get_object(response, "usage") or usage
+    if is_bedrock(request, response):
+        return _bedrock(request, response, counted)
+    if isinstance(request.get("messages"), Sequence) and not isinstance(request["messages"], str):
+        if is_chat(request, response, counted):
+            return _chat(request, response, counted)
+        return _anthropic(request, response, counted)
+    if "input" in request:
+        return _responses(request, response, counted)
+    if isinstance(request.get("prompt"), str):
+        return _completion(request, response, counted)
+    raise DecodeError("expected a request with messages or input, got neither", "$.request")
+
+
+def is_chat(request: JsonObject, response: JsonObject, usage: JsonObject) -> bool:
+    """Whether a request with messages is of the chat form and not of Anthropic's."""
+    if "choices" in response or "prompt_tokens" in usage or "messages" not in request:
+        return "messages" in request
+    if "system" in request or response.get("type") == "message":
+        return False
+    if any("function" in t for t in get_array(request, "tools") if isinstance(t, Mapping)):
+        return True
+    messages = [m for m in get_array(request, "messages") if isinstance(m, Mapping)]
+    if any(m.get("role") in (*_SYSTEM_ROLES, "tool") or m.get("tool_calls") for m in messages):
+        return True
+    return not (get_text(request, "model") or "claude").startswith("claude")
+
+
+def _chat(request: JsonObject, response: JsonObject, usage: JsonObject) -> Exchange:
+    choices = [c for c in get_array(response, "choices") if isinstance(c, Mapping)]
+    choice = choices[0] if choices else {}
+    message = get_object(choice, "message")
+    return Exchange(
+        messages=_objects(get_array(request, "messages"), "$.request.messages"),
+        tools=get_array(request, "tools") or get_array(request, "functions") or None,
+        system=request.get("system"),
+        replies=[message] if message else [],
+        usage=reported_usage(usage, "$.response.usage"),
+        stop_reason=get_text(choice, "finish_reason"),
+        auto=mark_of(request),
+    )
+
+
+def _anthropic(request: JsonObject, response: JsonObject, usage: JsonObject) -> Exchange:
+    content = response.get("content")
+    counted = anthropic_usage(usage, "$.response.usage") if usage else None
+    return Exchange(
+        messages=_objects(get_array(request, "messages"), "$.request.messages"),
+        tools=get_array(request, "tools") or None,
+        system=request.get("system"),
+        replies=[{"role": "assistant", "content": content}] if content else [],
+        usage=counted.usage if counted else None,
+        earlier=counted.earlier if counted else (),
+        stop_reason=get_text(response, "stop_reason"),
+        auto=mark_of(request),
+        origin="anthropic",
+    )
+
+
+def _bedrock(request: JsonObject, response: JsonObject, usage: JsonObject) -> Exchange:
+    message = get_object(get_object(response, "output"), "message")
+    messages = _objects(get_array(request, "messages"), "$.request.messages")
+    return Exchange(
+        messages=[bedrock_message(m) for m in messages],
+        tools=bedrock_tools(get_object(request, "toolConfig")) or None,
+        system=bedrock_system(get_array(request, "system")) or None,
+        replies=[bedrock_message(message)] if message else [],
+        usage=bedrock_usage(usage, "$.response.usage") if usage else None,
+        stop_reason=get_text(response, "stopReason"),
+        origin="bedrock",
+    )
+
+
+def _responses(request: JsonObject, response: JsonObject, usage: JsonObject) -> Exchange:
+    given = request.get("input")
+    entries: Sequence[Json] = (
+        [{"role": "user", "content": given}]
+        if isinstance(given, str)
+        else as_array(given, "$.request.input")
+    )
+    return Exchange(
+        messages=[
+            response_message(as_object(e, f"$.request.input[{i}]")) for i, e in enumerate(entries)
+        ],
+        tools=get_array(request, "tools") or None,
+        system=request.get("instructions"),
+        replies=[
+            response_message(e) for e in get_array(response, "output") if isinstance(e, Mapping)
+        ],
+        usage=reported_usage(usage, "$.response.usage"),
+        stop_reason=get_text(get_object(response, "incomplete_details"), "reason")
+        or get_text(response, "status"),
+        previous=get_text(request, "previous_response_id"),
+    )
+
+
+def _completion(request: JsonObject, response: JsonObject, usage: JsonObject) -> Exchange:
+    """The completions that came before chat: one text in, one text out."""
+    choices = [c for c in get_array(response, "choices") if isinstance(c, Mapping)]
+    text = get_text(response, "completion") or get_text(choices[0] if choices else {}, "text")
+    return Exchange(
+        messages=[{"role": "user", "content": request.get("prompt")}],
+        replies=[{"role": "assistant", "content": text}] if text else [],
+        usage=reported_usage(usage, "$.response.usage"),
+        stop_reason=get_text(response, "stop_reason"),
+    )
+
+
+def response_message(entry: JsonObject) -> JsonObject:
+    """One entry of a Responses `input` or `output` as a chat message."""
+    match entry.get("type"):
+        case None | "message":
+            return entry
+        case "function_call" | "custom_tool_call":
+            function: Json = {
+                "name": get_text(entry, "name"),
+                "arguments": entry.get("arguments", entry.get("input")),
+            }
+            call: Json = {"id": get_text(entry, "call_id", "id"), "function": function}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        case "function_call_output" | "custom_tool_call_output":
+            output = entry.get("output")
+            return {
+                "role": "tool",
+                "tool_call_id": get_text(entry, "call_id"),
+                "content": output if isinstance(output, str) else dump(output),
+            }
+        case "reasoning":
+            return {"role": "assistant", "content": [_thought(entry)]}
+        case _:
+            kept = {k: v for k, v in entry.items() if k not in ("id", "status")}
+            return {"role": "assistant", "content": [kept]}
+
+
+def _thought(entry: JsonObject) -> JsonObject:
+    pieces = [
+        get_text(p, "text") or ""
+        for p in (*get_array(entry, "summary"), *get_array(entry, "content"))
+        if isinstance(p, Mapping)
+    ]
+    sealed = get_text(entry, "encrypted_content") or get_text(entry, "id")
+    return {"type": "thinking", "thinking": "\n".join(pieces), "signature": sealed}
+
+
+def _objects(entries: Sequence[Json], pointer: str) -> list[JsonObject]:
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, Mapping):
+            raise DecodeError(f"expected a message, got {kind_of(entry)}", f"{pointer}[{index}]")
+    return [entry for entry in entries if isinstance(entry, Mapping)]

@@ -1,0 +1,152 @@
+"""Lanes whose recording is a list of messages: what a step sent is everything before its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import msgspec
+
+from analyzer.model import LaneSteps, Part, Prompt, Range, SessionKey, Step, Ttl, Usage
+from analyzer.sources.base import Pool
+from analyzer.sources.blocks import message_parts
+from analyzer.sources.decode import Json, JsonObject, encode
+from analyzer.sources.prompts import PromptReader
+from analyzer.sources.transcript import provider_of
+
+_SENT = ("role", "content", "name", "tool_calls", "tool_call_id", "cache_control")
+ABSENT = msgspec.Raw()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a recording says of one request besides its messages; see the fields of `Step`."""
+
+    key: str
+    usage: Usage | None = None
+    model: str | None = None
+    at: datetime | None = None
+    ended_at: datetime | None = None
+    provider: str | None = None
+    human: bool | None = None
+    """None: a person spoke where text of the role `user` is new in the prompt."""
+    stop_reason: str | None = None
+    error: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    line: int | None = None
+    reported_cost: float | None = None
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    auto: Ttl | None = None
+    """Lifetime that a mark at the top of the request asks for."""
+
+
+class HistoryLane:
+    """Collects the steps of one lane; feed messages in order, then `take` them."""
+
+    def __init__(self, session: SessionKey, lane: str = "main", parent: str | None = None) -> None:
+        self.session = session
+        self.lane = lane
+        self.parent = parent
+        self.recorded = True
+        """Set to False where requests held more than is known here (tools, a system prompt)."""
+        self._pool = Pool()
+        self._reader = PromptReader(self._pool)
+        self._heads: tuple[msgspec.Raw, msgspec.Raw] = (ABSENT, ABSENT)
+        self._fresh: list[msgspec.Raw] = []
+        self._last: Prompt | None = None
+        self._steps: list[Step] = []
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def open(self, *, tools: Json = None, system: Json = None) -> None:
+        """What stands before the messages from here on. Raises `DecodeError`."""
+        self._heads = (_raw(tools), _raw(system))
+
+    def say(self, message: JsonObject) -> None:
+        """A message that the next request sends. Raises `DecodeError`."""
+        self._fresh.append(to_raw(message))
+
+    def ask(self, call: Call, history: Sequence[msgspec.Raw] | None = None) -> Prompt:
+        """The prompt of a request: all that was said, or the `history` that was really sent.
+
+        Raises `DecodeError`; what was said since the last request is then left out of the next.
+        """
+        kept, fresh = self._reader.n_messages, self._fresh
+        if history is not None:
+            kept, fresh = 0, list(history)
+        tools, system = self._heads
+        self._fresh = []
+        prompt = self._reader.read(tools, system, fresh, call.settings, auto=call.auto, kept=kept)
+        return replace(prompt, recorded=self.recorded)
+
+    def answer(self, call: Call, prompt: Prompt | None, messages: Sequence[JsonObject]) -> None:
+        """The response to a prompt; the next request sends it too. Raises `DecodeError`."""
+        replies = [to_raw({"role": "assistant", **message}) for message in messages]
+        response: tuple[Range, ...] = ()
+        for reply in replies:
+            response += self._reader.response(reply)
+        self._fresh.extend(replies)
+        human = call.human
+        if human is None:
+            human = prompt is not None and self._reader.human_since(self._last, prompt)
+        self._last = prompt or self._last
+        self._steps.append(
+            Step(
+                key=call.key,
+                lane=self.lane,
+                at=call.at,
+                ended_at=call.ended_at,
+                model=call.model,
+                usage=call.usage,
+                prompt=prompt,
+                new_parts=self._pool.take(),
+                response=response,
+                provider=call.provider or provider_of(call.model),
+                human=human,
+                stop_reason=call.stop_reason,
+                error=call.error,
+                labels=call.labels,
+                line=call.line,
+                reported_cost=call.reported_cost,
+            )
+        )
+
+    def step(self, call: Call, message: JsonObject) -> None:
+        """A request for all that was said, and its one message of response. Raises `DecodeError`."""
+        self.answer(call, self.ask(call), (message,))
+
+    def take(self, title: str | None = None) -> LaneSteps:
+        """The steps since the last call."""
+        steps, self._steps = tuple(self._steps), []
+        return LaneSteps(self.session, self.lane, steps, self.parent, title)
+
+
+def opening(messages: Sequence[JsonObject]) -> Part | None:
+    """How a conversation begins: its first message that is no system prompt, cache marks left out.
+
+    It stays while the conversation grows. None without any. Raises `DecodeError`.
+    """
+    for message in messages:
+        if message.get("role") not in ("system", "developer"):
+            return message_parts(message, {})[0].part
+    return None
+
+
+def beginning(messages: Sequence[JsonObject]) -> int:
+    """A digest of the opening, to tell conversations apart. Raises `DecodeError`."""
+    part = opening(messages)
+    return 0 if part is None else int.from_bytes(part.digest[:8], "big")
+
+
+def to_raw(message: JsonObject) -> msgspec.Raw:
+    """A chat message as it is sent, without what the recording wrote beside it.
+
+    Raises `DecodeError`.
+    """
+    return _raw({key: message[key] for key in _SENT if message.get(key) is not None})
+
+
+def _raw(value: Json) -> msgspec.Raw:
+    return ABSENT if value is None else msgspec.Raw(encode(value))

@@ -1,0 +1,180 @@
+"""Recordings as journals (a JSON object a line) and as documents (one JSON object a file).
+
+Owns the loop that every agent's recording needs: problems with their place, glued objects, a last
+line that is still being written, and batches of steps as they become ready.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import zstandard
+
+from analyzer.errors import DecodeError
+from analyzer.model import LaneSteps, Problem, Prompt, Usage
+from analyzer.sources.base import BOM, ends_with_newline, open_bytes, read_lines
+from analyzer.sources.decode import (
+    Json,
+    JsonObject,
+    as_object,
+    dump,
+    get_array,
+    get_count,
+    kind_of,
+    parse,
+    parse_many,
+    to_time,
+)
+from analyzer.sources.transcript import Answer, LaneBuilder
+
+RAW_LIMIT = 65_536
+"""Bytes of a bad record that are kept with its problem."""
+NOT_SENT = Prompt((), recorded=False)
+"""Stands in an `Answer` until the lane puts the prompt there."""
+Labels = tuple[tuple[str, str], ...]
+
+
+class Journal(Protocol):
+    """What the loop needs of a format's reader."""
+
+    def row(self, row: JsonObject, number: int) -> None:
+        """Take one record, numbered from 1. Raises `DecodeError`."""
+        ...
+
+    def builders(self) -> Iterable[LaneBuilder]:
+        """The lanes so far."""
+        ...
+
+    def end(self) -> str | None:
+        """The last record was read; the session's title, if the recording has one."""
+        ...
+
+
+def read_journal(path: Path, journal: Journal) -> Iterator[LaneSteps | Problem]:
+    """Feed a file to a reader, line by line, and yield what is ready."""
+    held: Problem | None = None
+    for entry in read_lines(path):
+        if held is not None:
+            yield held
+            held = None
+        if isinstance(entry, Problem):
+            yield entry
+            continue
+        number, line = entry
+        try:
+            for value in parse_many(line):
+                journal.row(as_object(value), number)
+        except DecodeError as error:
+            # Only the last line may be cut off: the file is still being written.
+            held = Problem(str(path), number, error.pointer, error.message, line[:RAW_LIMIT])
+        for builder in journal.builders():
+            batch = builder.take()
+            if batch is not None:
+                yield batch
+    if held is not None and ends_with_newline(path):
+        yield held
+    yield from finished(journal.builders(), journal.end())
+
+
+def read_document(path: Path) -> JsonObject | Problem:
+    """The one JSON object of a file; a problem where it cannot be read."""
+    raw = b""
+    try:
+        with open_bytes(path) as stream:
+            raw = stream.read().removeprefix(BOM)
+        return as_object(parse(raw))
+    except DecodeError as error:
+        return Problem(str(path), None, error.pointer, error.message, raw[:RAW_LIMIT])
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        return Problem(str(path), None, "$", f"expected a whole file, got one cut off: {error}")
+
+
+def document_lanes(
+    path: Path,
+    document: JsonObject,
+    take: Callable[[JsonObject, int], None],
+    lane: LaneBuilder,
+    title: str | None,
+) -> Iterator[LaneSteps | Problem]:
+    """Feed the `messages` of a document to a reader of one lane, and yield what is ready."""
+    for index, message in enumerate(get_array(document, "messages")):
+        try:
+            take(as_object(message), index)
+        except DecodeError as error:
+            place = f"$.messages[{index}]" + error.pointer.removeprefix("$")
+            raw = dump(message).encode("utf-8", "replace")[:RAW_LIMIT]
+            yield Problem(str(path), index + 1, place, error.message, raw)
+        batch = lane.take()
+        if batch is not None:
+            yield batch
+    yield from finished((lane,), title)
+
+
+def finished(lanes: Iterable[LaneBuilder], title: str | None) -> Iterator[LaneSteps]:
+    """The rest of each lane."""
+    for builder in list(lanes):
+        rest = builder.finish(title)
+        if rest is not None:
+            yield rest
+
+
+def new_answer(
+    key: str, at: datetime | None, model: str | None, usage: Usage | None, line: int
+) -> Answer:
+    """A response that one record tells in full."""
+    return Answer(
+        key=key, first_at=at, last_at=at, model=model, usage=usage, line=line, prompt=NOT_SENT
+    )
+
+
+def usage_within(
+    total: int | None,
+    read: int | None,
+    write: int | None,
+    output: int | None,
+    reasoning: int | None,
+    pointer: str,
+) -> Usage:
+    """Disjoint usage of counts whose input includes what the cache read and wrote.
+
+    Raises `DecodeError` where the parts are more than the whole.
+    """
+    rest = None if total is None else total - (read or 0) - (write or 0)
+    if rest is not None and rest < 0:
+        raise DecodeError(
+            f"expected at most {total} cached tokens in an input of {total}, "
+            f"got {(read or 0) + (write or 0)}",
+            pointer,
+        )
+    return Usage(input=rest, cache_read=read, cache_write=write, output=output, reasoning=reasoning)
+
+
+def soft_time(value: Json) -> datetime | None:
+    """An instant, or None where it cannot be read: a bad time does not make a record worthless."""
+    try:
+        return to_time(value)
+    except DecodeError:
+        return None
+
+
+def cost_of(value: Json, pointer: str) -> float | None:
+    """A recorded cost in USD; None where absent. Raises `DecodeError`."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise DecodeError(f"expected a cost in USD, got {kind_of(value)}", pointer)
+    return float(value)
+
+
+def labels_of(**values: str | int | None) -> Labels:
+    """Labels of a step, sorted, without those that are not known."""
+    return tuple(sorted((k, str(v)) for k, v in values.items() if v is not None and v != ""))
+
+
+def counts_of(source: JsonObject, pointer: str, *keys: str) -> tuple[int | None, ...]:
+    """Several token counts of one object, None where absent. Raises `DecodeError`."""
+    return tuple(get_count(source, key, pointer) for key in keys)

@@ -1,0 +1,192 @@
+"""Raw request logs of OpenAI's chat and Responses APIs, one JSON object a line.
+
+A line is `{request, response}` under any of the usual names, or flat with `messages` or `input`
+beside `usage`. Usage is read by its own shape: proxies put Anthropic's beside chat messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import xxhash
+
+from analyzer.errors import DecodeError
+from analyzer.model import LaneSteps, Problem, SessionKey
+from analyzer.sources.base import Context, Head, ends_with_newline, read_lines
+from analyzer.sources.decode import (
+    Json,
+    JsonObject,
+    as_object,
+    dump,
+    get_object,
+    get_text,
+    parse,
+    to_time,
+)
+from analyzer.sources.documents import RAW_LIMIT, stem_of
+from analyzer.sources.exchanges import Exchange, exchange_of, record
+from analyzer.sources.history import Call, HistoryLane, opening
+from analyzer.sources.openai_shapes import REQUEST, RESPONSE, is_openai, opened
+from analyzer.sources.openai_stream import join_events, response_of
+
+BATCH_STEPS = 64
+_START = ("ts", "timestamp", "time", "at", "started_at", "start_time", "startTime", "created_at")
+_END = ("ended_at", "end_time", "endTime", "completed_at", "finished_at")
+_SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
+_SUMMARY_SIGNS = ("summary", "continued from a previous", "compact")
+_LANE = ("lane", "agent_id", "agent", "agentId")
+
+
+class OpenAILogSource:
+    """Reads lines that hold a chat or Responses request."""
+
+    name: ClassVar[str] = "openai-log"
+    title: ClassVar[str] = "raw OpenAI chat and Responses requests, one JSON object a line"
+
+    def detect(self, head: Head) -> bool:
+        """A first line whose request is of OpenAI's form, by its messages or by its usage."""
+        return is_openai(head)
+
+    def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
+        """See `Source.read`."""
+        return _Reader(path, context).run()
+
+
+class _Reader:
+    def __init__(self, path: Path, context: Context) -> None:
+        self.path = path
+        self.context = context
+        self.stem = stem_of(path)
+        self.lanes: dict[tuple[str, str], HistoryLane] = {}
+        self.firsts: dict[tuple[str, bytes], str] = {}
+        self.latest: dict[str, HistoryLane] = {}
+        """The lane whose last response has this id."""
+
+    def run(self) -> Iterator[LaneSteps | Problem]:
+        held: Problem | None = None
+        for entry in read_lines(self.path):
+            if held is not None:
+                yield held
+                held = None
+            if isinstance(entry, Problem):
+                yield entry
+                continue
+            number, line = entry
+            try:
+                lane = self._line(line, number)
+            except DecodeError as error:
+                raw = line[:RAW_LIMIT]
+                held = Problem(str(self.path), number, error.pointer, error.message, raw)
+                continue
+            if len(lane) >= BATCH_STEPS:
+                yield lane.take()
+        # A last line that does not parse is still being written.
+        if held is not None and ends_with_newline(self.path):
+            yield held
+        for lane in self.lanes.values():
+            if len(lane):
+                yield lane.take()
+
+    def _line(self, line: bytes, number: int) -> HistoryLane:
+        row = as_object(parse(line))
+        request = _request_of(row)
+        response = _response_of(row)
+        usage = get_object(row, "usage")
+        exchange = exchange_of(request, response, usage)
+        lane = self._lane(row, request, exchange)
+        digest = xxhash.xxh3_128_hexdigest(line)
+        call = self._call(row, request, response, exchange, digest, number)
+        continued = exchange.previous is not None and exchange.previous in self.latest
+        lane.recorded = exchange.previous is None or continued
+        record(lane, call, exchange, continued=continued)
+        self.latest = {k: v for k, v in self.latest.items() if v is not lane}
+        identity = get_text(response, "id")
+        if identity is not None:
+            self.latest[identity] = lane
+        return lane
+
+    def _lane(self, row: JsonObject, request: JsonObject, exchange: Exchange) -> HistoryLane:
+        if exchange.previous is not None and exchange.previous in self.latest:
+            return self.latest[exchange.previous]
+        inner = get_object(request, "metadata")
+        session = get_text(row, *_SESSION) or get_text(inner, *_SESSION)
+        name = get_text(row, *_LANE)
+        session_id = session or self.stem
+        if name is None:
+            name = "main" if session else self._by_content(session_id, exchange)
+        if (session_id, name) not in self.lanes:
+            key = SessionKey(self.context.project, self.context.user, session_id)
+            parent = None if name == "main" else "main"
+            self.lanes[session_id, name] = HistoryLane(key, name, parent)
+        return self.lanes[session_id, name]
+
+    def _by_content(self, session: str, exchange: Exchange) -> str:
+        """Without ids, conversations in one log are told apart by how they begin."""
+        first = opening(exchange.messages)
+        key = (session, b"" if first is None else first.digest)
+        if key not in self.firsts:
+            known = [name for (s, _), name in self.firsts.items() if s == session]
+            text = "" if first is None else (first.body or "")[:600].lower()
+            names = len(set(known))
+            if known and any(sign in text for sign in _SUMMARY_SIGNS):
+                # A summary took the place of the history: the conversation goes on.
+                self.firsts[key] = known[-1]
+            else:
+                self.firsts[key] = "main" if not names else f"main-{names + 1}"
+        return self.firsts[key]
+
+    @staticmethod
+    def _call(
+        row: JsonObject,
+        request: JsonObject,
+        response: JsonObject,
+        exchange: Exchange,
+        digest: str,
+        number: int,
+    ) -> Call:
+        created = response.get("created") or response.get("created_at")
+        error = response.get("error") or row.get("error")
+        return Call(
+            key=f"{exchange.origin}:{get_text(response, 'id') or digest}",
+            model=get_text(response, "model") or get_text(request, "model"),
+            at=to_time(_first(row, _START), "$.time") or to_time(created, "$.response.created"),
+            ended_at=to_time(_first(row, _END), "$.ended_at"),
+            error=dump(error) if error else None,
+            line=number,
+            settings=request,
+        )
+
+
+def _first(row: JsonObject, names: tuple[str, ...]) -> Json:
+    return next((row[n] for n in names if row.get(n) is not None), None)
+
+
+def _request_of(row: JsonObject) -> JsonObject:
+    """The request's body, in the record or being it. Raises `DecodeError`."""
+    if isinstance(row.get("messages"), list):
+        return row
+    for name in REQUEST:
+        body = opened(row.get(name))
+        if not isinstance(body, Mapping):
+            continue
+        for inner in (body, get_object(body, "body"), get_object(body, "json")):
+            if "messages" in inner or "input" in inner:
+                return inner
+    if "input" in row:
+        return row
+    raise DecodeError("expected a request with messages or input, got neither", "$.request")
+
+
+def _response_of(row: JsonObject) -> JsonObject:
+    if "choices" in row or isinstance(row.get("output"), list):
+        return row
+    response = _first(row, RESPONSE)
+    if isinstance(response, Mapping) and response.get("body") is not None:
+        response = response["body"]
+    if isinstance(response, str):
+        return response_of(response)
+    if isinstance(response, list):
+        return join_events(e for e in response if isinstance(e, Mapping))
+    return response if isinstance(response, Mapping) else {}
