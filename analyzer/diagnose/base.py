@@ -14,6 +14,9 @@ from analyzer.model import Part
 Evidence: TypeAlias = "Mapping[str, str | int | float | bool | list[str] | list[int] | None]"
 
 EXCERPT_CHARS = 60
+LOOKBACK_POSITIONS = 20
+"""Positions that a breakpoint checks, itself the first. Source: Anthropic, prompt caching, 2026-09."""
+SILENT_REASONS = frozenset({"unavailable", "previous_message_not_found", ""})
 NOISE_SHARE = 0.12
 NOISE_TOKENS = 60
 """Sizes of appended text that no total confirms are estimates; a difference below this is noise."""
@@ -33,6 +36,27 @@ class Case:
         if before is None or before.prompt is None or now.prompt is None:
             return False
         return before.prompt.recorded and now.prompt.recorded
+
+    @property
+    def told(self) -> str | None:
+        """The provider's own reason, where the content itself cannot be compared.
+
+        Reasons that say nothing of the cause (`unavailable`, `previous_message_not_found`) are None.
+        """
+        reason = self.row.record.miss_reason
+        return None if self.recorded or reason in SILENT_REASONS else reason
+
+    def says(self, kind: str, what: str) -> Verdict:
+        """A verdict on the provider's word."""
+        return Verdict(
+            kind,
+            {
+                "summary": f"{what}; the provider says so ({self.told}), the transcript does not show it",
+                "provider": self.told,
+                "read_floor": self.row.usage.cache_read,
+            },
+            inferred=True,
+        )
 
     @property
     def was(self) -> Part | None:
@@ -66,6 +90,8 @@ class Verdict:
     """True where only usage shows it; False where it was read off the content."""
     expected: bool = False
     """The break is the price of a choice (a summary, a person away), not avoidable churn."""
+    remedy: str | None = None
+    """What to change, where the rule's usual advice would not have helped."""
 
 
 class Rule(Protocol):

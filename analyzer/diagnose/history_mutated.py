@@ -6,6 +6,10 @@ from typing import ClassVar
 
 from analyzer.diagnose.base import Case, Verdict, describe, excerpts
 
+MUCH_TOKENS = 1_000
+MUCH_SHARE = 0.02
+"""Of the previous prompt."""
+
 
 class HistoryMutated:
     """Read off the content where prompts are recorded, else off a prompt that came out too small."""
@@ -39,7 +43,10 @@ class HistoryMutated:
     def _inferred(self, case: Case) -> Verdict | None:
         row = case.row
         told = row.record.compaction
-        if told is None and not (row.usage.cache_read and case.cut_is_real):
+        if told is None and case.told is not None:
+            changed = case.told in ("messages_changed", "input_changed")
+            return case.says(self.kind, "an old message changed") if changed else None
+        if told is None and not (row.usage.cache_read and _much(case)):
             return None
         what = (
             "old tool results were cleared in place (the transcript marks it)"
@@ -56,3 +63,13 @@ class HistoryMutated:
             },
             inferred=told is None,
         )
+
+
+def _much(case: Case) -> bool:
+    """Whether so much is gone that no estimate can be that wrong.
+
+    A single step rests on one estimate; a run of steps is judged by its sums (see `sliding`).
+    """
+    cut, before = case.row.cut_tokens or 0, case.row.previous
+    was = before.usage.prompt if before is not None and before.usage is not None else None
+    return case.cut_is_real and cut >= max(MUCH_TOKENS, (was or 0) * MUCH_SHARE)

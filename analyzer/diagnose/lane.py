@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from analyzer.diagnose.base import Case, Finding, Verdict, total, unpriced
@@ -44,11 +44,13 @@ def diagnose_lane(ledger: LaneLedger) -> LaneDiagnosis:
 
 def _judge(ledger: LaneLedger, row: StepRow) -> Verdict:
     case = Case(ledger, row)
-    for rule in RULES:
-        verdict = rule.judge(case)
-        if verdict is not None:
-            return verdict
-    raise AssertionError("the residual rule answers every case")
+    answers = [verdict for rule in RULES if (verdict := rule.judge(case)) is not None]
+    first = answers[0]
+    # Mending the first cause uncovers the others; guesses and the residual class are no causes.
+    also = [v.kind for v in answers[1:-1] if not v.inferred]
+    if row.new_stubs and first.kind != "history-mutated" and "history-mutated" not in also:
+        also.append("history-mutated")
+    return replace(first, evidence={**first.evidence, "also": also}) if also else first
 
 
 def _quiet(row: StepRow) -> Verdict:
@@ -88,7 +90,7 @@ def _grouped(ledger: LaneLedger, judged: list[Verdict | None], taken: set[int]) 
                     "steps": [row.step for row in rows[:50]],
                     **unpriced(rows),
                 },
-                remedy=remedies[kind],
+                remedy=worst[1].remedy or remedies[kind],
                 inferred=all(v.inferred for v in verdicts),
                 expected=expected,
             )

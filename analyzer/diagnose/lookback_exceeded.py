@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from analyzer.caching import collapsed_runs
-from analyzer.diagnose.base import Case, Verdict
+from analyzer.diagnose.base import LOOKBACK_POSITIONS, Case, Verdict
 from analyzer.ledger import lifetime
 from analyzer.model import Part, Range
 from analyzer.ranges import appended_ranges
-
-LOOKBACK_POSITIONS = 20
-"""Positions that a breakpoint checks, itself the first. Source: Anthropic, prompt caching, 2026-09."""
 
 
 class LookbackExceeded:
@@ -28,7 +25,7 @@ class LookbackExceeded:
         before, now = case.row.previous, case.row.record
         if before is None or before.prompt is None or now.prompt is None:
             return None
-        if lifetime(case.row) is None:
+        if lifetime(case.row) is None or case.told is not None:
             return None
         added = appended_ranges(before.prompt, now.prompt)
         if added is None or case.cut_is_real:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from analyzer.diagnose.base import Case, Verdict
+from analyzer.diagnose.base import LOOKBACK_POSITIONS, Case, Verdict
+from analyzer.ranges import appended_ranges
 
 
 class RoutingOrEviction:
@@ -24,13 +25,30 @@ class RoutingOrEviction:
             if case.recorded
             else "the transcript shows no change of content (system prompt and tools are not in it)"
         )
+        blocks = _added_blocks(case)
+        candidate = (
+            f"; the step added {blocks} blocks, which is out of a breakpoint's reach where runs of "
+            "calls and results do not count as one"
+            if blocks is not None and blocks >= LOOKBACK_POSITIONS
+            else ""
+        )
         return Verdict(
             self.kind,
             {
                 "summary": f"{seen}, and the entries had not expired, yet only "
-                f"{row.usage.cache_read or 0:,} of {row.expected_read or 0:,} tokens were read",
+                f"{row.usage.cache_read or 0:,} of {row.expected_read or 0:,} tokens were read{candidate}",
                 "gap_s": row.gap_s,
                 "read_floor": row.usage.cache_read,
+                "added_blocks": blocks,
             },
             inferred=not case.recorded,
         )
+
+
+def _added_blocks(case: Case) -> int | None:
+    """Blocks behind an unchanged prefix; None where the prefix is not known to be unchanged."""
+    before, now = case.row.previous, case.row.record
+    if before is None or before.prompt is None or now.prompt is None:
+        return None
+    added = appended_ranges(before.prompt, now.prompt)
+    return None if added is None else sum(r.stop - r.start for r in added)

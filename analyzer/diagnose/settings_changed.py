@@ -7,6 +7,16 @@ from typing import ClassVar
 from analyzer.diagnose.base import Case, Verdict
 from analyzer.pricing import canonical
 
+TOLD = {
+    "model_changed": "the model",
+    "prompt_cache_key_changed": "the cache key",
+    "text_format_changed": "the response format",
+    "reasoning_effort_changed": "the reasoning effort",
+    "verbosity_changed": "the verbosity",
+    "service_tier_changed": "the service tier",
+}
+"""Reasons of the providers' cache diagnostics (Anthropic and OpenAI, read 2026-11)."""
+
 
 class SettingsChanged:
     """Entries belong to one model and one set of parameters; a switch starts the cache over."""
@@ -32,6 +42,8 @@ class SettingsChanged:
                     "now": now.model,
                 },
             )
+        if case.told in TOLD:
+            return case.says(self.kind, f"{TOLD[case.told]} changed")
         if not case.recorded or before.prompt is None or now.prompt is None:
             return None
         was, is_ = dict(before.prompt.settings), dict(now.prompt.settings)

@@ -147,7 +147,7 @@ def _evidence(ledger: LaneLedger, rows: list[StepRow], run: Run) -> Evidence:
         )
         return evidence
     growth = ((last.divergence_index or 0) - (first.divergence_index or 0)) / span
-    stubs = ((last.n_stubs or 0) - (first.n_stubs or 0) + first.new_stubs) / (span + 1)
+    stubs = sum(row.new_stubs for row in rows) / (span + 1)
     case = Case(ledger, first)
     place = f"moves from {first.divergence_index} to {last.divergence_index}"
     if growth == 0:
@@ -155,7 +155,7 @@ def _evidence(ledger: LaneLedger, rows: list[StepRow], run: Run) -> Evidence:
     evidence |= {
         "summary": f"{len(rows)} breaks in steps {first.step}–{last.step}: the first changed message "
         f"{place} ({growth:.1f} messages a "
-        f"step, {stubs:.2f} new stubs a step); {min(reads):,} tokens are still read, and "
+        f"step, {stubs:.2f} parts stubbed or shortened a step); {min(reads):,} tokens are still read, and "
         f"{writes[0]:,} → {writes[-1]:,} tokens are written again at each step",
         "first_message": first.divergence_index,
         "last_message": last.divergence_index,

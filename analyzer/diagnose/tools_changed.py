@@ -59,6 +59,10 @@ class ToolsChanged:
         # With explicit breakpoints an entry lives for a stated time, and tools and system have one
         # of their own. Reading nothing at all within that time means that their bytes changed.
         row = case.row
+        if case.told is not None:
+            return (
+                case.says(self.kind, "the tools changed") if case.told == "tools_changed" else None
+            )
         if row.usage.cache_read != 0 or lifetime(row) is None:
             return None
         return Verdict(

@@ -6,10 +6,18 @@ from typing import ClassVar
 
 from analyzer.diagnose.base import Case, Verdict
 from analyzer.ledger import lifetime
+from analyzer.model import TTL_SECONDS
 
 AUTOMATIC_IDLE_SECONDS = 600
 """Automatic caches drop idle prefixes after 5 to 10 minutes. Source: OpenAI's prompt caching
 guide, read 2026-11; others promise no lifetime at all."""
+
+LONGEST_SECONDS = TTL_SECONDS["1h"]
+TOO_LONG = (
+    "No lifetime on offer covers this pause. Compact or clear before a long pause, so that less has to "
+    "be written again, or go on in a new session; a request now and then to keep the prefix warm pays "
+    "only if it costs less than one rewrite."
+)
 
 
 class TtlExpired:
@@ -31,7 +39,11 @@ class TtlExpired:
             limit = AUTOMATIC_IDLE_SECONDS
         if limit is None or row.gap_s <= limit:
             return None
-        who = "a person was away" if row.record.human else "the agent itself was busy or stopped"
+        who = (
+            "a person was away"
+            if row.record.human
+            else "no person spoke meanwhile: the agent, a tool or a permission prompt took that long"
+        )
         return Verdict(
             self.kind,
             {
@@ -43,4 +55,5 @@ class TtlExpired:
             },
             inferred=row.ttl is None,
             expected=row.record.human,
+            remedy=None if row.gap_s <= LONGEST_SECONDS and limit < LONGEST_SECONDS else TOO_LONG,
         )

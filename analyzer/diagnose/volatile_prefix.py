@@ -36,6 +36,8 @@ class VolatilePrefix:
     def judge(self, case: Case) -> Verdict | None:
         """See `Rule`."""
         diverged = case.row.divergence
+        if case.told == "system_changed":
+            return case.says(self.kind, "the system prompt changed")
         if not case.recorded or diverged is None:
             return None
         now, was = case.now, case.was

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analyzer.model import Lane, Part, Prompt, Range
+from analyzer.model import Kind, Lane, Part, Prompt, Range
 from analyzer.ranges import common_parts, head, part_at, summed
 
 SHRUNK = 0.5
@@ -36,6 +36,7 @@ class PoolIndex:
         self._stub_list = [i for i, stub in enumerate(self.stubs) if stub]
         self._starts = _running(part.starts_message for part in lane.pool)
         self._stub_sums = _running(self.stubs)
+        self._shrunk_sums = _running(shrunk(lane.pool, ("tool_use", "tool_result")))
 
     def n_messages(self, prompt: Prompt) -> int:
         """Entries of the messages array."""
@@ -44,6 +45,10 @@ class PoolIndex:
     def n_stubs(self, prompt: Prompt) -> int:
         """Parts whose content is a placeholder for earlier content."""
         return summed(prompt.ranges, self._stub_sums)
+
+    def n_shrunk(self, prompt: Prompt) -> int:
+        """Stubs, and calls whose arguments were shortened: what a sliding window leaves behind."""
+        return summed(prompt.ranges, self._shrunk_sums)
 
     def last_stub_index(self, prompt: Prompt) -> int | None:
         """Index in the messages array of the last stub; None without stubs."""
@@ -61,12 +66,17 @@ class PoolIndex:
 
 
 def stubs_of(pool: tuple[Part, ...]) -> list[bool]:
-    """For each part: whether it is a placeholder, by its text or by how large its call was before."""
+    """For each part: whether it is a placeholder, by its text or by what its call returned before."""
+    return shrunk(pool, ("tool_result",))
+
+
+def shrunk(pool: tuple[Part, ...], kinds: tuple[Kind, ...]) -> list[bool]:
+    """For each part: whether it is a placeholder, or of these kinds and much larger before."""
     largest: dict[tuple[str, str], int] = {}
     stubs = []
     for part in pool:
         stub = part.placeholder
-        if part.call_id and part.kind in ("tool_use", "tool_result"):
+        if part.call_id and part.kind in kinds:
             key = (part.call_id, part.kind)
             before = largest.get(key, 0)
             stub = stub or part.chars < before * SHRUNK

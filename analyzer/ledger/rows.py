@@ -67,7 +67,7 @@ class StepRow:
     """Tokens of the previous prompt that are no longer in this one (negative: grew out of sight)."""
     appended_tokens: int | None
     new_stubs: int
-    """Stubs that this prompt has more than the one before."""
+    """Stubs and shortened calls that this prompt has more than the one before."""
     cost: Cost | None
     rates: Rates | None
     wasted_usd: Decimal | None
@@ -213,7 +213,7 @@ class _LedgerBuilder:
     def _new_stubs(self, old: Prompt | None, prompt: Prompt | None) -> int:
         if old is None or prompt is None:
             return 0
-        return max(0, self.index.n_stubs(prompt) - self.index.n_stubs(old))
+        return max(0, self.index.n_shrunk(prompt) - self.index.n_shrunk(old))
 
     def _window_used(self, step: Step) -> float | None:
         window = self.book.window(step.model, step.provider)

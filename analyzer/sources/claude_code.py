@@ -37,6 +37,9 @@ _UNCHAINED = (
     b'{"type":"summary","summary"',
     b'{"type":"queue-operation","operation"',
 )
+_ASKING_TOOLS = ("AskUserQuestion", "ExitPlanMode")
+_REFUSED = ("The user doesn't want to", "[Request interrupted by user")
+"""What a tool result says when a permission prompt was answered with no."""
 _NOT_A_PERSON = (
     "<command-name>",
     "<command-message>",
@@ -44,7 +47,6 @@ _NOT_A_PERSON = (
     "<task-notification>",
     "<system-reminder>",
     "<bash-",
-    "[Request interrupted",
     "Caveat:",
 )
 
@@ -214,9 +216,7 @@ class _Reader:
             parts = [_as_summary(p) for p in parts]
         elif not results:
             lane.follow(row.parentUuid)
-        human = not (
-            results or row.isMeta or row.isCompactSummary or row.isSidechain or row.agentId
-        )
+        human = not (row.isMeta or row.isCompactSummary or row.isSidechain or row.agentId)
         human = human and any(_is_person(p) for p in parts)
         lane.say(parts, at, human=human)
 
@@ -275,7 +275,11 @@ def _as_summary(part: Part) -> Part:
 
 
 def _is_person(part: Part) -> bool:
-    return part.kind in ("text", "image") and not (part.body or "").startswith(_NOT_A_PERSON)
+    """Whether a person stands behind a part: a prompt, an interruption, an answered question."""
+    body = part.body or ""
+    if part.kind == "tool_result":
+        return part.tool in _ASKING_TOOLS or body.startswith(_REFUSED)
+    return part.kind in ("text", "image") and not body.startswith(_NOT_A_PERSON)
 
 
 def _text(meta: dict[str, Any], key: str) -> str | None:

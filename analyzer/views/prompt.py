@@ -10,7 +10,7 @@ from typing import Literal
 from analyzer.diagnose import excerpts
 from analyzer.ledger import LaneLedger
 from analyzer.model import Part, Prompt
-from analyzer.views.table import Column, Row, Table, one_line
+from analyzer.views.table import Column, Row, Table, one_line, plural
 
 Change = Literal["kept", "stub", "changed", "new", "gone"]
 
@@ -224,6 +224,27 @@ def differences_table(ledger: LaneLedger, first: int, second: int) -> Table:
         Column("now", "now", width=60),
     )
     edits = sum(d.change != "added" for d in found)
-    shown = f"{edits} changes to what step {first} had sent" if edits else "nothing old changed"
-    title = f"Step {second} against step {first}: {shown}, {len(found) - edits} parts added"
-    return Table(title, columns, rows)
+    shown = f"{plural(edits, 'change')} to what step {first} had sent"
+    shown = shown if edits else "no change is recorded in what was sent before"
+    title = (
+        f"Step {second} against step {first}: {shown}, {plural(len(found) - edits, 'part')} added"
+    )
+    return Table(title, columns, rows, "; ".join(_beside(ledger, first, second)))
+
+
+def _beside(ledger: LaneLedger, first: int, second: int) -> list[str]:
+    """What else differs between two requests, and what their recording cannot show."""
+    was, now = ledger.rows[first].record, ledger.rows[second].record
+    said = []
+    if was.model != now.model:
+        said.append(f"the model changed from {was.model} to {now.model}")
+    if was.prompt is not None and now.prompt is not None:
+        old, new = dict(was.prompt.settings), dict(now.prompt.settings)
+        changed = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
+        if changed:
+            said.append(f"request parameters changed: {', '.join(changed)}")
+        if not now.prompt.recorded:
+            said.append("the system prompt and the tools are not in this recording")
+    if now.miss_reason:
+        said.append(f"the provider says: {one_line(now.miss_reason, 60)}")
+    return said

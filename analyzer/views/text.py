@@ -124,6 +124,10 @@ def finding_text(finding: Finding, bill: Decimal | None) -> RenderableType:
     summary = finding.evidence.get("summary")
     if isinstance(summary, str):
         lines.append(Padding(Text(clean(summary)), (0, 0, 0, 2), expand=False))
+    also = finding.evidence.get("also")
+    if isinstance(also, list) and also:
+        names = ", ".join(str(kind) for kind in also)
+        lines.append(Padding(Text(f"also: {names}"), (0, 0, 0, 2), expand=False))
     for word in ("was", "now"):
         excerpt = finding.evidence.get(word)
         if isinstance(excerpt, str):

@@ -392,3 +392,14 @@ def test_a_narrow_terminal_keeps_the_columns_that_matter() -> None:
     assert {"step", "verdict", "wasted_usd", "cost_usd"} <= {c.key for c in shown}
     assert hidden
     assert _fitting(table, 400)[1] == []
+
+
+def test_diff_says_what_changed_beside_the_messages(analyzer, tmp_path) -> None:
+    records = anthropic_records(4)
+    records[3]["response"]["model"] = "claude-opus-4-8"
+    records[3]["request"]["tool_choice"] = {"type": "any"}
+    analyzer("ingest", str(write_lines(tmp_path / "run.jsonl", records)))
+    text = analyzer("diff", "run", "3")
+    assert "the model changed from claude-sonnet-4-6 to claude-opus-4-8" in text
+    assert "request parameters changed: tool_choice" in text
+    assert "model changed" not in analyzer("diff", "run", "2")

@@ -375,3 +375,83 @@ def test_causes_and_waste_of_the_generated_set_equal_its_truth(
         wasted += sum((f.wasted_usd for f in found.findings), Decimal(0))
     without = sum(s["wasted"] for s in truth["sessions"] if s["name"] != "resumed")
     assert abs(float(wasted) / without - 1) < 0.02
+
+
+def told(t: Transcript, reason: str) -> Transcript:
+    """The last response carries the provider's own reason."""
+    for row in t.rows[-3:]:
+        if row["type"] == "assistant":
+            row["message"]["diagnostics"] = {"cache_miss_reason": {"type": reason}}
+    return t
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("tools_changed", "tools-changed"),
+        ("system_changed", "volatile-prefix"),
+        ("messages_changed", "history-mutated"),
+        ("model_changed", "settings-changed"),
+        ("unavailable", "routing-or-eviction"),
+        ("previous_message_not_found", "routing-or-eviction"),
+    ],
+)
+def test_where_the_content_is_out_of_sight_the_providers_reason_counts(
+    tmp_path, reason, kind
+) -> None:
+    reads = grown(10)
+    total = sum(reads[-1]) + 900
+    t = told(transcript([*reads, (18_000, total - 18_000)]), reason)
+    (finding,) = from_transcript(tmp_path, t).findings
+    assert (finding.kind, finding.inferred) == (kind, True)
+    assert finding.evidence.get("provider") == (None if kind == "routing-or-eviction" else reason)
+
+
+def test_recorded_content_is_judged_by_itself_whatever_the_provider_says(tmp_path) -> None:
+    records = anthropic_records(16, tools=lambda step: 4 if step == 8 else 3)
+    records[8]["response"]["diagnostics"] = {"cache_miss_reason": {"type": "messages_changed"}}
+    found = judge(tmp_path, records)
+    assert found.findings[0].kind == "tools-changed"
+    assert found.ledger.rows[8].record.miss_reason == "messages_changed"
+
+
+def test_a_small_unexplained_difference_is_not_called_a_change_of_history(tmp_path) -> None:
+    reads = grown(10, start=200_000)
+    total = sum(reads[-1]) + 700
+    (finding,) = from_transcript(tmp_path, transcript([*reads, (18_000, total - 18_000)])).findings
+    assert finding.kind == "routing-or-eviction"
+
+
+def test_the_advice_on_an_expiry_fits_the_pause(tmp_path) -> None:
+    def advice(wait: float) -> str:
+        t = transcript(grown(6))
+        t.user("and now?", wait=wait)
+        t.answer("late", 0, 26_000)
+        folder = tmp_path / str(wait)
+        folder.mkdir()
+        return from_transcript(folder, t).findings[0].remedy
+
+    assert "1 h lifetime" in advice(1_000)
+    assert "No lifetime" in advice(8_000)
+
+
+def test_an_answered_question_means_that_a_person_was_there(tmp_path) -> None:
+    t = transcript(grown(6))
+    t.rows[-1]["message"]["content"][0]["content"] = (
+        "The user doesn't want to proceed with this tool use."
+    )
+    t.at += timedelta(seconds=900)
+    t.rows[-1]["timestamp"] = t.at.isoformat().replace("+00:00", "Z")
+    t.answer("late", 0, 26_000)
+    (finding,) = from_transcript(tmp_path, t).findings
+    assert (finding.kind, finding.expected) == ("ttl-expired", True)
+
+
+def test_a_second_cause_is_named_beside_the_first(tmp_path) -> None:
+    def clock(step: int) -> str:
+        return f"Current time: {(START + timedelta(seconds=7 * step)).isoformat()}\n"
+
+    found = judge(tmp_path, anthropic_records(20, system=clock, shape=keep_newest(6)))
+    (finding,) = found.findings
+    assert finding.kind == "volatile-prefix"
+    assert "history-mutated" in found.verdicts[15].evidence["also"]
