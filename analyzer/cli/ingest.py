@@ -24,6 +24,9 @@ from analyzer.sources.steps_schema import validate_file
 from analyzer.views.table import Column, Row, Table, one_line, plural
 
 SHOWN_PROBLEMS = 20
+JUDGED_STEPS = 5_000
+"""Up to so many new steps are judged at once, so that an open dashboard shows them; a bulk import
+would spend most of its time on that."""
 
 
 @click.command("ingest")
@@ -66,9 +69,11 @@ def ingest_command(
             progress=lambda p: advance(p.bytes, p.total_bytes),
             waiting=tell,
         )
-    if settings.db.exists():
-        refresh(settings)
     _say(report)
+    if report.steps > JUDGED_STEPS:
+        tell("so many steps are judged at the first question (`analyzer sessions`, `dashboard`)")
+    elif settings.db.exists():
+        refresh(settings)
     emit_table(report_table(report), form, report_document(report))
     if strict and report.known_problems:
         raise InputError(
