@@ -24,8 +24,7 @@ from analyzer.sources.base import (
     Context,
     Head,
     Pool,
-    ends_with_newline,
-    read_lines,
+    read_records,
 )
 from analyzer.sources.blocks import mark_of
 from analyzer.sources.decode import (
@@ -44,7 +43,6 @@ from analyzer.sources.decode import (
 from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
 
-RAW_LIMIT = 65_536
 BATCH_STEPS = 64
 _REQUEST = ("request", "req", "body", "request_body", "requestBody", "input")
 _RESPONSE = ("response", "resp", "res", "response_body", "responseBody", "output")
@@ -134,27 +132,11 @@ class _Reader:
         self.firsts: dict[tuple[str, int], str] = {}
 
     def run(self) -> Iterator[LaneSteps | Problem]:
-        held: Problem | None = None
-        for entry in read_lines(self.path):
-            if held is not None:
-                yield held
-                held = None
-            if isinstance(entry, Problem):
-                yield entry
-                continue
-            number, line = entry
-            try:
-                lane = self._line(line, number)
-            except DecodeError as error:
-                held = Problem(
-                    str(self.path), number, error.pointer, error.message, line[:RAW_LIMIT]
-                )
-                continue
-            if len(lane.steps) >= BATCH_STEPS:
+        for lane in read_records(self.path, self._line):
+            if isinstance(lane, Problem):
+                yield lane
+            elif len(lane.steps) >= BATCH_STEPS:
                 yield lane.take()
-        # A last line without an end that does not parse is still being written.
-        if held is not None and ends_with_newline(self.path):
-            yield held
         for lane in self.lanes.values():
             if lane.steps:
                 yield lane.take()

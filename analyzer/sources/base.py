@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import zstandard
 
+from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Part, Problem, Range
 from analyzer.sources.unpack import GzipReader, ZstdReader
 
+T = TypeVar("T")
+
 HEAD_BYTES = 65_536
+RAW_LIMIT = 65_536
+"""Bytes of a bad record that its problem keeps."""
 READ_BUFFER = 1 << 20
 """Lines of whole prompts are long; the default of 8 kB puts each together from dozens of pieces."""
 GZIP_MAGIC = b"\x1f\x8b"
@@ -136,6 +141,29 @@ def ends_with_newline(path: Path) -> bool:
             return False
         raw.seek(-1, io.SEEK_END)
         return raw.read(1) == b"\n"
+
+
+def read_records(path: Path, read: Callable[[bytes, int], T]) -> Iterator[T | Problem]:
+    """What `read` makes of each line (its bytes and number) of a file; a problem for a bad line.
+
+    `read` raises `DecodeError`. A last line without an end that cannot be read is still being
+    written, and no problem.
+    """
+    held: Problem | None = None
+    for entry in read_lines(path):
+        if held is not None:
+            yield held
+            held = None
+        if isinstance(entry, Problem):
+            yield entry
+            continue
+        number, line = entry
+        try:
+            yield read(line, number)
+        except DecodeError as error:
+            held = Problem(str(path), number, error.pointer, error.message, line[:RAW_LIMIT])
+    if held is not None and ends_with_newline(path):
+        yield held
 
 
 class Pool:

@@ -14,10 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from analyzer.errors import DecodeError
 from analyzer.model import Compaction, LaneSteps, Part, Problem, Prompt, SessionKey
 from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
-from analyzer.sources.base import Context, Head, ends_with_newline, read_lines
+from analyzer.sources.base import Context, Head, read_records
 from analyzer.sources.claude_code_rows import (
     ContentReader,
     Message,
@@ -28,7 +27,6 @@ from analyzer.sources.claude_code_rows import (
 from analyzer.sources.decode import to_time
 from analyzer.sources.transcript import Answer, LaneBuilder
 
-RAW_LIMIT = 65_536
 _USAGE_POINTER = "$.message.usage"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _ROW_TYPES = (b'"user"', b'"assistant"', b'"system"', b'"progress"', b'"summary"')
@@ -80,28 +78,13 @@ class _Reader:
         self.title: str | None = None
 
     def run(self) -> Iterator[LaneSteps | Problem]:
-        held: Problem | None = None
-        for entry in read_lines(self.path):
-            if held is not None:
-                yield held
-                held = None
-            if isinstance(entry, Problem):
-                yield entry
-                continue
-            number, line = entry
-            try:
-                self._line(line, number)
-            except DecodeError as error:
-                # Only the last line may be cut off: the file is still being written.
-                held = Problem(
-                    str(self.path), number, error.pointer, error.message, line[:RAW_LIMIT]
-                )
+        for problem in read_records(self.path, self._line):
+            if problem is not None:
+                yield problem
             for builder in self.lanes.values():
                 batch = builder.take()
                 if batch is not None:
                     yield batch
-        if held is not None and ends_with_newline(self.path):
-            yield held
         for builder in self.lanes.values():
             rest = builder.finish(self.title)
             if rest is not None:

@@ -18,12 +18,11 @@ import zstandard
 
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
-from analyzer.sources.base import BOM, open_bytes
+from analyzer.sources.base import BOM, RAW_LIMIT, open_bytes
 from analyzer.sources.decode import Json, dump, encode, parse
 
 DOCUMENT_LIMIT = 512 << 20
 """Bytes of the largest document that is read whole; JSON takes several times that as values."""
-RAW_LIMIT = 65_536
 OUTLINE_DEPTH = 6
 SCALAR_LIMIT = 200
 _TOKEN = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?\Z)|[{}\[\]:,]|[^\s"{}\[\]:,]+', re.DOTALL)

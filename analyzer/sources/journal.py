@@ -16,7 +16,7 @@ import zstandard
 
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Usage
-from analyzer.sources.base import BOM, ends_with_newline, open_bytes, read_lines
+from analyzer.sources.base import BOM, RAW_LIMIT, open_bytes, read_records
 from analyzer.sources.decode import (
     Json,
     JsonObject,
@@ -31,7 +31,6 @@ from analyzer.sources.decode import (
 )
 from analyzer.sources.transcript import Answer, LaneBuilder
 
-RAW_LIMIT = 65_536
 """Bytes of a bad record that are kept with its problem."""
 NOT_SENT = Prompt((), recorded=False)
 """Stands in an `Answer` until the lane puts the prompt there."""
@@ -56,27 +55,18 @@ class Journal(Protocol):
 
 def read_journal(path: Path, journal: Journal) -> Iterator[LaneSteps | Problem]:
     """Feed a file to a reader, line by line, and yield what is ready."""
-    held: Problem | None = None
-    for entry in read_lines(path):
-        if held is not None:
-            yield held
-            held = None
-        if isinstance(entry, Problem):
-            yield entry
-            continue
-        number, line = entry
-        try:
-            for value in parse_many(line):
-                journal.row(as_object(value), number)
-        except DecodeError as error:
-            # Only the last line may be cut off: the file is still being written.
-            held = Problem(str(path), number, error.pointer, error.message, line[:RAW_LIMIT])
+
+    def read(line: bytes, number: int) -> None:
+        for value in parse_many(line):
+            journal.row(as_object(value), number)
+
+    for problem in read_records(path, read):
+        if problem is not None:
+            yield problem
         for builder in journal.builders():
             batch = builder.take()
             if batch is not None:
                 yield batch
-    if held is not None and ends_with_newline(path):
-        yield held
     yield from finished(journal.builders(), journal.end())
 
 

@@ -14,7 +14,7 @@ import xxhash
 
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, SessionKey
-from analyzer.sources.base import Context, Head, ends_with_newline, read_lines
+from analyzer.sources.base import Context, Head, read_records
 from analyzer.sources.decode import (
     Json,
     JsonObject,
@@ -25,7 +25,7 @@ from analyzer.sources.decode import (
     parse,
     to_time,
 )
-from analyzer.sources.documents import RAW_LIMIT, stem_of
+from analyzer.sources.documents import stem_of
 from analyzer.sources.exchanges import Exchange, exchange_of, record
 from analyzer.sources.history import Call, HistoryLane, opening
 from analyzer.sources.openai_shapes import REQUEST, RESPONSE, is_openai, opened
@@ -65,26 +65,11 @@ class _Reader:
         """The lane whose last response has this id."""
 
     def run(self) -> Iterator[LaneSteps | Problem]:
-        held: Problem | None = None
-        for entry in read_lines(self.path):
-            if held is not None:
-                yield held
-                held = None
-            if isinstance(entry, Problem):
-                yield entry
-                continue
-            number, line = entry
-            try:
-                lane = self._line(line, number)
-            except DecodeError as error:
-                raw = line[:RAW_LIMIT]
-                held = Problem(str(self.path), number, error.pointer, error.message, raw)
-                continue
-            if len(lane) >= BATCH_STEPS:
+        for lane in read_records(self.path, self._line):
+            if isinstance(lane, Problem):
+                yield lane
+            elif len(lane) >= BATCH_STEPS:
                 yield lane.take()
-        # A last line that does not parse is still being written.
-        if held is not None and ends_with_newline(self.path):
-            yield held
         for lane in self.lanes.values():
             if len(lane):
                 yield lane.take()

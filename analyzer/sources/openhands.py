@@ -14,7 +14,7 @@ import msgspec
 
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, SessionKey, Usage
-from analyzer.sources.base import HEAD_BYTES, Context, Head, ends_with_newline, read_lines
+from analyzer.sources.base import HEAD_BYTES, Context, Head, read_records
 from analyzer.sources.decode import (
     Json,
     JsonObject,
@@ -28,7 +28,7 @@ from analyzer.sources.decode import (
     parse,
     to_time,
 )
-from analyzer.sources.documents import RAW_LIMIT, outline, problem, run_name, stem_of
+from analyzer.sources.documents import outline, problem, run_name, stem_of
 from analyzer.sources.history import Call, HistoryLane, to_raw
 from analyzer.sources.openai_usage import disjoint, openai_usage
 
@@ -58,25 +58,15 @@ class OpenHandsSource:
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
-        held: Problem | None = None
-        for entry in read_lines(path):
-            if held is not None:
-                yield held
-                held = None
-            if isinstance(entry, Problem):
-                yield entry
-                continue
-            number, line = entry
-            try:
-                run = _Run(as_object(parse(line)), number, path, context)
-            except DecodeError as error:
-                raw = line[:RAW_LIMIT]
-                held = Problem(str(path), number, error.pointer, error.message, raw)
-                continue
-            yield from run.read()
-        # A last line that does not parse is still being written.
-        if held is not None and ends_with_newline(path):
-            yield held
+
+        def read(line: bytes, number: int) -> _Run:
+            return _Run(as_object(parse(line)), number, path, context)
+
+        for run in read_records(path, read):
+            if isinstance(run, Problem):
+                yield run
+            else:
+                yield from run.read()
 
 
 class _Run:

@@ -19,7 +19,7 @@ import xxhash
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Range, SessionKey, Step, Ttl
 from analyzer.sources import steps_rows as rows
-from analyzer.sources.base import Context, Head, Pool, ends_with_newline, read_lines
+from analyzer.sources.base import RAW_LIMIT, Context, Head, Pool, ends_with_newline, read_lines
 from analyzer.sources.decode import MALFORMED, Json, dump, to_time
 from analyzer.sources.prompts import PromptReader
 from analyzer.sources.shared_prefix import Cut, SharedPrefix, split
@@ -32,7 +32,6 @@ MAIN = "main"
 BATCH_STEPS = 256
 BATCH_CHARS = 16_000_000
 """Characters of new content that may wait in batches before all of them are handed on."""
-RAW_LIMIT = 65_536
 _SESSION = re.compile(rb'[{,]\s*"session"\s*:\s*["\d]')
 _PROMPT = re.compile(rb'[{,]\s*"(?:request|append|attributes|title)"\s*:')
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
-from analyzer.sources.base import ends_with_newline, read_lines
+from analyzer.sources.base import read_records
 from analyzer.sources.decode import Json, JsonObject, as_object, kind_of, parse, to_time
 
 if TYPE_CHECKING:
@@ -47,25 +47,13 @@ def iter_problems(path: Path) -> Iterator[Problem]:
     formats = FormatChecker(formats=())
     formats.checks("instant", raises=DecodeError)(_is_instant)
     check = Draft202012Validator(schema(), format_checker=formats)
-    held: Problem | None = None
-    for entry in read_lines(path):
-        if held is not None:
-            yield held
-            held = None
-        if isinstance(entry, Problem):
-            yield entry
-            continue
-        number, line = entry
-        try:
-            found = parse(line)
-        except DecodeError as error:
-            held = Problem(str(path), number, error.pointer, error.message)
-            continue
-        for breach in islice(check.iter_errors(found), PER_LINE):
-            pointer, message = _explain(breach)
-            yield Problem(str(path), number, pointer, message)
-    if held is not None and ends_with_newline(path):
-        yield held
+
+    def breaches(line: bytes, number: int) -> list[Problem]:
+        found = islice(check.iter_errors(parse(line)), PER_LINE)
+        return [Problem(str(path), number, *_explain(breach)) for breach in found]
+
+    for found in read_records(path, breaches):
+        yield from [found] if isinstance(found, Problem) else found
 
 
 def _explain(error: ValidationError) -> tuple[str, str]:

@@ -48,7 +48,8 @@ def test_whatever_stands_in_a_field_nothing_is_raised(
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass") + b"\n")
     read = Read(path)
     assert len(read.steps) + len(read.problems) >= 1
-    assert read.bodies(len(read.steps) - 1) == ["S", "hi"]
+    # Steps come lane by lane, and an odd row may be a lane of its own.
+    assert ["S", "hi"] in [read.bodies(n) for n in range(len(read.steps))]
     validate_file(path)
 
 
