@@ -236,7 +236,12 @@ class _Reader:
         )
         content = response.get("content")
         ranges = lane.reader.response(msgspec.Raw(encode(content))) if content else ()
-        identity = get_text(response, "id") or xxhash.xxh3_128_hexdigest(line)
+        identity = get_text(response, "id")
+        if identity is None:
+            identity = xxhash.xxh3_128_hexdigest(line)
+        else:
+            # Gateways reuse response ids: the same id is the same request only with equal counts.
+            identity += f":{xxhash.xxh3_64_hexdigest(encode(raw_usage))}"
         model = get_text(response, "model") or get_text(request, "model")
         error = response.get("error")
         return Step(

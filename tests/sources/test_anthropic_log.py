@@ -169,3 +169,14 @@ def test_a_last_line_that_is_still_being_written_is_no_problem(tmp_path) -> None
         found, problems = batches(SOURCE, path)
         assert sum(len(b.steps) for b in found) == 2
         assert not problems
+
+
+def test_an_id_that_a_gateway_reuses_stands_for_each_of_its_requests(tmp_path) -> None:
+    one, two = anthropic_records(3, seed=1), anthropic_records(3, seed=2)
+    for a, b in zip(one, two, strict=True):
+        b["response"]["id"] = a["response"]["id"]
+    first = lanes(SOURCE, write_lines(tmp_path / "a.jsonl", one))["main"]
+    again = lanes(SOURCE, write_lines(tmp_path / "b.jsonl", one))["main"]
+    other = lanes(SOURCE, write_lines(tmp_path / "c.jsonl", two))["main"]
+    assert [s.key for s in again.steps] == [s.key for s in first.steps]
+    assert not {s.key for s in other.steps} & {s.key for s in first.steps}
