@@ -156,7 +156,9 @@ class _Reader:
         prompt = lane.reader.read(
             request.get("tools"), request.get("system"), messages, settings, auto=auto
         )
-        lane.steps.append(self._step(lane, prompt, settings, meta, response, line, number))
+        lane.steps.append(
+            self._step(lane, prompt, messages, settings, meta, response, line, number)
+        )
         lane.last = prompt
         return lane
 
@@ -207,9 +209,8 @@ class _Reader:
 
         One that begins with messages a conversation last sent is that conversation, cut at its front.
         """
-        first = as_object(parse(bytes(messages[0])), "$.request.messages[0]") if messages else {}
-        text = dump(_bare(first))
-        key = (session, xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
+        text = _bare_text(messages[0]) if messages else ""
+        key = (session, _hash(text))
         if key not in self.firsts:
             newest = reversed([n for (s, _), n in self.firsts.items() if s == session])
             known = list(dict.fromkeys(newest))
@@ -223,6 +224,7 @@ class _Reader:
         self,
         lane: _Lane,
         prompt: Prompt,
+        messages: list[msgspec.Raw],
         request: JsonObject,
         meta: JsonObject,
         response: JsonObject,
@@ -240,8 +242,10 @@ class _Reader:
         if identity is None:
             identity = xxhash.xxh3_128_hexdigest(line)
         else:
-            # Gateways reuse response ids: the same id is the same request only with equal counts.
-            identity += f":{xxhash.xxh3_64_hexdigest(encode(raw_usage))}"
+            # Gateways reuse response ids: only the same id to the same request is the same call.
+            # Not the response: a stream's partial record has the same request and other counts.
+            ends = (*messages[:1], *messages[-1:])
+            identity += f":{len(messages)}:{_hash(*map(_bare_text, ends)):x}"
         model = get_text(response, "model") or get_text(request, "model")
         error = response.get("error")
         return Step(
@@ -289,15 +293,23 @@ def _raw_list(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
         raise DecodeError(f"expected an array: {error}", "$.request.messages") from error
 
 
-def _bare(message: JsonObject) -> JsonObject:
+def _hash(*texts: str) -> int:
+    digest = xxhash.xxh3_64()
+    for text in texts:
+        digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.intdigest()
+
+
+def _bare_text(raw: msgspec.Raw) -> str:
     """A message without cache marks, whose place moves from request to request."""
+    message = as_object(parse(bytes(raw)), "$.request.messages[]")
     content = message.get("content")
     if isinstance(content, list):
         content = [
             {k: v for k, v in b.items() if k != "cache_control"} if isinstance(b, Mapping) else b
             for b in content
         ]
-    return {**message, "content": content}
+    return dump({**message, "content": content})
 
 
 def _ended(meta: JsonObject, at: datetime | None) -> datetime | None:

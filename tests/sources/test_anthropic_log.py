@@ -180,3 +180,12 @@ def test_an_id_that_a_gateway_reuses_stands_for_each_of_its_requests(tmp_path) -
     other = lanes(SOURCE, write_lines(tmp_path / "c.jsonl", two))["main"]
     assert [s.key for s in again.steps] == [s.key for s in first.steps]
     assert not {s.key for s in other.steps} & {s.key for s in first.steps}
+
+
+def test_a_cut_capture_of_a_response_is_the_same_request_as_the_whole_one(tmp_path) -> None:
+    whole, cut = anthropic_records(3), anthropic_records(3)
+    for record in cut:
+        record["response"]["usage"]["output_tokens"] = 1
+    first = lanes(SOURCE, write_lines(tmp_path / "a.jsonl", whole))["main"]
+    again = lanes(SOURCE, write_lines(tmp_path / "b.jsonl", cut))["main"]
+    assert [s.key for s in again.steps] == [s.key for s in first.steps]
