@@ -17,6 +17,7 @@ from analyzer.intake import IngestReport, Progress, ingest
 from analyzer.model import SessionKey
 from analyzer.reading import BOOT
 from analyzer.store import Scope, Store
+from tests.builders import anthropic_records, write_lines
 from tests.steplines import JOINT, SOURCES, dump, line, write
 
 ALL = Scope.everything()
@@ -342,6 +343,21 @@ def test_a_reading_process_loads_no_database() -> None:
         [sys.executable, "-c", script, *sys.path], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("cut_first", [True, False])
+def test_of_a_cut_and_a_whole_recording_the_whole_answer_counts(
+    tmp_path: Path, store: Path, cut_first: bool
+) -> None:
+    whole, cut = anthropic_records(3), anthropic_records(3)
+    for record in cut:
+        record["response"]["usage"]["output_tokens"] = 1
+    for name, records in zip("ab" if cut_first else "ba", (cut, whole), strict=True):
+        write_lines(tmp_path / f"{name}.jsonl", records)
+    report = ingest([tmp_path], store)
+    assert (report.steps, report.duplicates) == (3, 3)
+    outputs = [record["response"]["usage"]["output_tokens"] for record in whole]
+    assert table(store, "sessions")["output"].sum() == sum(outputs) > 3
 
 
 def test_the_small_example_set_counts_every_call_once(shared_data: Path, tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ FROM steps s JOIN recordings r USING (rec) JOIN affected_keys USING (project, ke
 UNION
 SELECT project, user_id, session_id FROM touched_sessions;
 
--- 3. One owner a key: an original before copies, then the session that ended first, then the
---    fullest recording; names and digests settle what is left.
+-- 3. One owner a key: the whole answer before one that was cut while it streamed, an original
+--    before copies, then the session that ended first, then the fullest recording; names and
+--    digests settle what is left.
 CREATE OR REPLACE TEMP TABLE owners AS
 SELECT s.rec, s.seq, row_number() OVER (
     PARTITION BY r.project, s.key
-    ORDER BY s.copied_from IS NOT NULL, t.last_at NULLS LAST, r.session_id, r.user_id,
+    ORDER BY s.output DESC NULLS LAST, s.copied_from IS NOT NULL, t.last_at NULLS LAST, r.session_id, r.user_id,
              r.n_steps DESC, f.digest, r.lane, s.rec, s.seq
 ) = 1 AS counted
 FROM steps s
