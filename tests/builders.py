@@ -184,6 +184,13 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def log_of(session_id: str) -> str:
+    """Name of the log that a session without an id of its own was read from."""
+    name, _, digest = session_id.rpartition("-")
+    assert len(digest) == 8, session_id
+    return name
+
+
 class Transcript:
     """Writes a Claude Code transcript row by row."""
 

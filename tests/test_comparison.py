@@ -10,7 +10,7 @@ from analyzer.errors import UsageError
 from analyzer.model import Session
 from analyzer.pricing import PriceBook
 from analyzer.sources.anthropic_log import AnthropicLogSource
-from tests.builders import anthropic_records, keep_newest, write_lines
+from tests.builders import anthropic_records, keep_newest, log_of, write_lines
 from tests.reading import lanes
 
 BOOK = PriceBook.default()
@@ -68,5 +68,5 @@ def test_sessions_that_cannot_be_replayed_are_named_beside_those_that_can(churn,
     found = tuple(lanes(AnthropicLogSource(), path).values())
     bare = diagnose_session(Session(found[0].session, found), BOOK)
     fidelity, left_out = fidelity_of([churn, bare], BOOK)
-    assert [s.session.session_id for f in fidelity for s in f.sessions] == ["churn"]
-    assert [(o.session.session_id, o.lane) for o in left_out] == [("bodies", "main")]
+    assert [log_of(s.session.session_id) for f in fidelity for s in f.sessions] == ["churn"]
+    assert [(log_of(o.session.session_id), o.lane) for o in left_out] == [("bodies", "main")]

@@ -345,6 +345,16 @@ def test_a_reading_process_loads_no_database() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_logs_of_one_name_that_name_no_session_are_sessions_of_their_own(
+    tmp_path: Path, store: Path
+) -> None:
+    for seed in (1, 2):
+        (tmp_path / str(seed)).mkdir()
+        write_lines(tmp_path / str(seed) / "trace.jsonl", anthropic_records(3, seed=seed))
+    assert ingest([tmp_path], store).steps == 6
+    assert table(store, "sessions")["n_steps"].to_list() == [3, 3]
+
+
 @pytest.mark.parametrize("cut_first", [True, False])
 def test_of_a_cut_and_a_whole_recording_the_whole_answer_counts(
     tmp_path: Path, store: Path, cut_first: bool

@@ -6,7 +6,6 @@ the usual names for its fields are all known; bare request bodies are read too (
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -40,6 +39,7 @@ from analyzer.sources.decode import (
     parse,
     to_time,
 )
+from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
 
@@ -127,7 +127,8 @@ class _Reader:
     def __init__(self, path: Path, context: Context) -> None:
         self.path = path
         self.context = context
-        self.stem = re.sub(r"(\.(jsonl?|ndjson|log|gz|zst))+$", "", path.name)
+        self.unnamed: str | None = None
+        """Session of the records that name none: the file's name, set apart by how it begins."""
         self.lanes: dict[tuple[str, str], _Lane] = {}
         self.firsts: dict[tuple[str, int], str] = {}
 
@@ -151,7 +152,7 @@ class _Reader:
         }
         meta = as_object(parse(msgspec.json.encode(wrapper)))
         response = _response_of(meta)
-        lane = self._lane(meta, settings, messages)
+        lane = self._lane(meta, settings, messages, response)
         auto: Ttl | None = mark_of(settings)
         prompt = lane.reader.read(
             request.get("tools"), request.get("system"), messages, settings, auto=auto
@@ -190,12 +191,21 @@ class _Reader:
             "expected a request with messages, got a record without", "$.request.messages"
         )
 
-    def _lane(self, meta: JsonObject, request: JsonObject, messages: list[msgspec.Raw]) -> _Lane:
+    def _lane(
+        self,
+        meta: JsonObject,
+        request: JsonObject,
+        messages: list[msgspec.Raw],
+        response: JsonObject,
+    ) -> _Lane:
         session = get_text(meta, *_SESSION) or get_text(
             get_object(request, "metadata"), "session_id"
         )
         name = get_text(meta, *_LANE)
-        session_id = session or self.stem
+        if session is None and self.unnamed is None:
+            first = _bare_text(messages[0]) if messages else None
+            self.unnamed = run_name(stem_of(self.path), first, response.get("content"))
+        session_id = session or str(self.unnamed)
         if name is None:
             name = "main" if session else self._by_content(session_id, messages)
         lane = self.lanes.get((session_id, name))

@@ -25,7 +25,7 @@ from analyzer.sources.decode import (
     parse,
     to_time,
 )
-from analyzer.sources.documents import stem_of
+from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.exchanges import Exchange, exchange_of, record
 from analyzer.sources.history import Call, HistoryLane, opening
 from analyzer.sources.openai_shapes import REQUEST, RESPONSE, is_openai, opened
@@ -58,7 +58,8 @@ class _Reader:
     def __init__(self, path: Path, context: Context) -> None:
         self.path = path
         self.context = context
-        self.stem = stem_of(path)
+        self.unnamed: str | None = None
+        """Session of the records that name none: the file's name, set apart by how it begins."""
         self.lanes: dict[tuple[str, str], HistoryLane] = {}
         self.firsts: dict[tuple[str, bytes], str] = {}
         self.latest: dict[str, HistoryLane] = {}
@@ -80,7 +81,7 @@ class _Reader:
         response = _response_of(row)
         usage = get_object(row, "usage")
         exchange = exchange_of(request, response, usage)
-        lane = self._lane(row, request, exchange)
+        lane = self._lane(row, request, response, exchange)
         digest = xxhash.xxh3_128_hexdigest(line)
         call = self._call(row, request, response, exchange, digest, number)
         continued = exchange.previous is not None and exchange.previous in self.latest
@@ -92,13 +93,19 @@ class _Reader:
             self.latest[identity] = lane
         return lane
 
-    def _lane(self, row: JsonObject, request: JsonObject, exchange: Exchange) -> HistoryLane:
+    def _lane(
+        self, row: JsonObject, request: JsonObject, response: JsonObject, exchange: Exchange
+    ) -> HistoryLane:
         if exchange.previous is not None and exchange.previous in self.latest:
             return self.latest[exchange.previous]
         inner = get_object(request, "metadata")
         session = get_text(row, *_SESSION) or get_text(inner, *_SESSION)
         name = get_text(row, *_LANE)
-        session_id = session or self.stem
+        if session is None and self.unnamed is None:
+            first = opening(exchange.messages)
+            body = None if first is None else first.body
+            self.unnamed = run_name(stem_of(self.path), body, response)
+        session_id = session or str(self.unnamed)
         if name is None:
             name = "main" if session else self._by_content(session_id, exchange)
         if (session_id, name) not in self.lanes:

@@ -11,7 +11,7 @@ from analyzer.cli import main
 from analyzer.views.frames import STEP_COLUMNS
 from analyzer.views.table import Table
 from analyzer.views.text import _fitting
-from tests.builders import Transcript, anthropic_records, keep_newest, write_lines
+from tests.builders import Transcript, anthropic_records, keep_newest, log_of, write_lines
 
 STEP_FIELDS = [
     "lane",
@@ -121,7 +121,7 @@ def test_the_step_table_has_the_published_fields(loaded) -> None:
 def test_diagnose_has_the_published_fields_and_adds_up(loaded) -> None:
     found = loaded.json("diagnose", "--all")
     assert set(found) == {"sessions", "totals"}
-    churn = next(s for s in found["sessions"] if s["session_id"] == "churn")
+    churn = next(s for s in found["sessions"] if log_of(s["session_id"]) == "churn")
     assert set(FINDING_FIELDS) <= set(churn["findings"][0])
     assert churn["wasted_usd"] == pytest.approx(sum(f["wasted_usd"] for f in churn["findings"]))
     steps = loaded.json("steps", "churn")
@@ -139,7 +139,7 @@ def test_the_text_answer_names_cause_range_dollars_and_remedy(loaded) -> None:
 
 
 def test_sessions_overview_shows_cost_waste_and_top_cause(loaded) -> None:
-    rows = {r["session_id"]: r for r in loaded.json("sessions")}
+    rows = {log_of(r["session_id"]): r for r in loaded.json("sessions")}
     assert rows["churn"]["top_cause"] == "sliding-stubs"
     assert rows["healthy"]["top_cause"] is None
     assert rows["healthy"]["wasted_usd"] == 0
@@ -221,7 +221,7 @@ def test_backtest_prints_blind_and_carried_errors(loaded) -> None:
     assert found["cost_error"]["p95"] < 0.02
     assert found["carried"]["cost_error"]["p95"] < 0.02
     assert found["verdict_agreement"] == 1
-    assert {s["session_id"] for s in found["per_session"]} == {"churn", "healthy"}
+    assert {log_of(s["session_id"]) for s in found["per_session"]} == {"churn", "healthy"}
 
 
 def test_unknown_names_say_what_there_is_and_exit_with_2(loaded) -> None:
@@ -260,7 +260,8 @@ def test_csv_and_markdown_hold_the_same_rows(loaded) -> None:
 def test_a_project_sees_only_its_own_sessions(analyzer, logs) -> None:
     analyzer("ingest", str(logs / "healthy.jsonl"), "--as-project", "a")
     analyzer("ingest", str(logs / "churn.jsonl"), "--as-project", "b")
-    assert [s["session_id"] for s in analyzer.json("--project", "a", "sessions")] == ["healthy"]
+    (seen,) = analyzer.json("--project", "a", "sessions")
+    assert log_of(seen["session_id"]) == "healthy"
     analyzer("--project", "a", "steps", "churn", code=2)
 
 

@@ -146,6 +146,18 @@ def test_conversations_without_ids_are_told_apart_by_how_they_begin(tmp_path) ->
     assert {name: len(lane.steps) for name, lane in found.items()} == {"main": 3, "main-2": 1}
 
 
+def test_runs_that_share_a_file_name_are_sessions_of_their_own(tmp_path) -> None:
+    names = set()
+    for folder in ("one", "two"):
+        rows = [record(n) for n in range(2)]
+        for row in rows:
+            row["request"]["messages"][1]["content"] = f"You work on {folder}."
+        (tmp_path / folder).mkdir()
+        path = write_lines(tmp_path / folder / "trace.jsonl", rows)
+        names |= {lane.session.session_id for lane in lanes(SOURCE, path).values()}
+    assert len(names) == 2
+
+
 def test_a_summary_in_place_of_the_history_continues_its_lane(tmp_path) -> None:
     cut = copy.deepcopy(record(1))
     cut["request"]["messages"][1]["content"] = "Summary of the conversation so far: ..."
