@@ -23,7 +23,7 @@ import msgspec
 from analyzer.errors import InputError
 from analyzer.model import LaneSteps, Problem
 from analyzer.records import Flattener, to_bytes
-from analyzer.sources.base import Context, Source
+from analyzer.sources.base import Context, JointSource, Source
 
 BOOT = """
 import importlib.util, sys, types
@@ -92,8 +92,7 @@ def read(job: Job, source: Source) -> Iterator[bytes]:
 def _entries(job: Job, source: Source, context: Context) -> Iterator[LaneSteps | Problem]:
     paths = [Path(os.fsdecode(path)) for path in job.paths]
     if job.joint:
-        read_many = source.read_many  # type: ignore[attr-defined]
-        return cast("Iterator[LaneSteps | Problem]", read_many(paths, context))
+        return cast("JointSource", source).read_many(paths, context)
     return source.read(paths[0], context)
 
 

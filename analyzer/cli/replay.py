@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -90,7 +91,7 @@ def simulate_command(file: Path, form: Format) -> None:
     """Serve the raw prompts of FILE by a cache model: reads, writes and cost of each step."""
     results = simulate(parse(file.read_bytes()))
     rows: list[Row] = [
-        {"name": r["name"], "step": n, **step}  # type: ignore[dict-item]
+        {"name": r["name"], "step": n, **cast("Row", step)}
         for r in results
         for n, step in enumerate(r["steps"])
     ]

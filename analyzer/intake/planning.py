@@ -144,6 +144,7 @@ class Plan:
     def learn(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Take note of the files that a store holds (rows of the query `files`)."""
         for values in rows:
+            # The query `files` has the fields of `FileRow` in their types; a frame does not say so.
             row = FileRow(*(values[name] for name in FileRow._fields))  # type: ignore[arg-type]
             if row.owner == row.file_id:
                 self._stored[row.source, row.digest] = row.file_id, row.content, row.n_steps

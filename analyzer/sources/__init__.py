@@ -1,7 +1,8 @@
 """Foreign files become steps; one module a format.
 
 To add a source: write a class with `name`, `title`, `detect` and `read` (see `base.Source`), and
-name it below. Outside packages use the entry point group `analyzer.sources`.
+name it below; `base.JointSource` is for files that have to be read together. Outside packages use
+the entry point group `analyzer.sources`.
 """
 
 from __future__ import annotations

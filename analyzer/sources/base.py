@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +71,16 @@ class Source(Protocol):
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """Read a file. Memory stays bounded; a bad record becomes a `Problem`."""
+        ...
+
+
+class JointSource(Source, Protocol):
+    """A format whose files say together what none of them says alone (pages of one export)."""
+
+    joint: ClassVar[bool] = True
+
+    def read_many(self, paths: Sequence[Path], context: Context) -> Iterator[LaneSteps | Problem]:
+        """Read all files of the format that an ingest found, at once; otherwise as `read`."""
         ...
 
 

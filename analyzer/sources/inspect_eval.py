@@ -111,6 +111,8 @@ def _member(archive: zipfile.ZipFile, name: str) -> Json:
     try:
         with archive.open(name) as stream:
             raw = stream.read(DOCUMENT_LIMIT + 1)
+    # `zipfile` raises RuntimeError for an encrypted entry, NotImplementedError for a compression
+    # that it does not know.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DecodeError(f"the entry {name} cannot be unpacked: {error}") from error
     if len(raw) > DOCUMENT_LIMIT:

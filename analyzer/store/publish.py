@@ -40,6 +40,7 @@ class Lock:
     def __init__(
         self, path: Path, timeout_s: float, waiting: Callable[[str], None] | None = None
     ) -> None:
+        # The open file is the lock: it has to outlive this block, and `release` closes it.
         self._file = open(f"{path}.lock", "a+", encoding="ascii")  # noqa: SIM115
         until = time.monotonic() + timeout_s
         told = False

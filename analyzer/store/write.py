@@ -163,6 +163,7 @@ class Batch:
 
     def _remove_rows(self, recs: list[int]) -> None:
         values = {"recs": recs}
+        # Table names are this package's own, segments are integers; values are bound.
         of_recs = "WHERE list_contains($recs, rec)"
         segments = self._cursor.execute(
             f"SELECT DISTINCT segment FROM pack_index {of_recs}",  # noqa: S608
@@ -232,6 +233,7 @@ def put_facts(database: Database, facts: Sequence[SessionFacts], analysis_versio
     with database.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.register("given", keys)
+        # A table's name cannot be bound; these three are all there are.
         for table in ("facts", "step_facts", "findings"):
             cursor.execute(
                 f"DELETE FROM {table} USING given g WHERE {table}.project = g.project "  # noqa: S608

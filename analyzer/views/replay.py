@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import cast
 
 from analyzer.comparison import Comparison, LeftOut, Outcome
 from analyzer.replay import Fidelity, ReplayResult, Spread
@@ -106,7 +107,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def _shown(row: dict[str, object]) -> Row:
-    return {c.key: row.get(c.key) for c in POLICY_COLUMNS}  # type: ignore[misc]
+    return cast("Row", {c.key: row.get(c.key) for c in POLICY_COLUMNS})
 
 
 def fidelity_document(

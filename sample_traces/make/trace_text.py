@@ -5,6 +5,7 @@ Standard library only. Lengths are in characters; every text is ASCII.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 NOUNS = (
@@ -125,11 +126,11 @@ def prose(rng: Random, length: int) -> str:
     return _cut([], length, more, " ")
 
 
-def _cut(start: list[str], length: int, more: object, glue: str = "\n") -> str:
+def _cut(start: list[str], length: int, more: Callable[[], list[str]], glue: str = "\n") -> str:
     lines = list(start)
     size = sum(len(line) + len(glue) for line in lines)
     while size <= length:
-        fresh = more()  # type: ignore[operator]
+        fresh = more()
         lines += fresh
         size += sum(len(line) + len(glue) for line in fresh)
     return glue.join(lines)[:length]
