@@ -21,6 +21,7 @@ from analyzer.sources.gemini_cli import GeminiCliSource
 from analyzer.sources.inspect_eval import InspectSource
 from analyzer.sources.langfuse import LangfuseSource
 from analyzer.sources.langsmith import LangSmithSource
+from analyzer.sources.managed_agents import ManagedAgentsSource
 from analyzer.sources.mini_swe_agent import MiniSweAgentSource
 from analyzer.sources.openai_log import OpenAILogSource
 from analyzer.sources.opencode import OpenCodeSource
@@ -47,6 +48,7 @@ _OWN: tuple[Source, ...] = (
     TauBenchSource(),
     InspectSource(),
     VcrSource(),
+    ManagedAgentsSource(),
     LangSmithSource(),
     LangfuseSource(),
     OpenAILogSource(),
