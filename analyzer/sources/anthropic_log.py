@@ -40,6 +40,7 @@ from analyzer.sources.decode import (
     to_time,
 )
 from analyzer.sources.documents import run_name, stem_of
+from analyzer.sources.history import reads_like_summary
 from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
 
@@ -50,7 +51,6 @@ _START = ("ts", "timestamp", "time", "at", "started_at", "start_time", "startTim
 _END = ("ended_at", "end_time", "endTime", "completed_at", "finished_at")
 _SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
 _LANE = ("lane", "agent_id", "agent", "agentId")
-_SUMMARY_SIGNS = ("summary", "continued from a previous", "compact")
 
 _Fields = dict[str, msgspec.Raw]
 _fields = msgspec.json.Decoder(_Fields)
@@ -224,7 +224,7 @@ class _Reader:
         if key not in self.firsts:
             newest = reversed([n for (s, _), n in self.firsts.items() if s == session])
             known = list(dict.fromkeys(newest))
-            summary = any(sign in text[:600].lower() for sign in _SUMMARY_SIGNS)
+            summary = reads_like_summary(text)
             cut = (n for n in known if self.lanes[session, n].reader.holds(messages[:2]))
             fresh = f"main-{len(known) + 1}" if known else "main"
             self.firsts[key] = next(cut, known[0] if summary and known else fresh)

@@ -15,8 +15,12 @@ from analyzer.sources.decode import Json, JsonObject, encode
 from analyzer.sources.prompts import PromptReader
 from analyzer.sources.transcript import provider_of
 
+_INSTRUCTIONS = ("system", "developer")
 _SENT = ("role", "content", "name", "tool_calls", "tool_call_id", "cache_control")
 ABSENT = msgspec.Raw()
+SUMMARY_SIGNS = ("summary", "continued from a previous", "compact")
+"""Words at the beginning of a conversation whose history became a summary."""
+SIGN_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,17 @@ class HistoryLane:
 
     def __len__(self) -> int:
         return len(self._steps)
+
+    def is_continued_by(self, messages: Sequence[JsonObject]) -> bool:
+        """Whether another beginning is this conversation, cut at its front or summed up.
+
+        Raises `DecodeError`.
+        """
+        said = [m for m in messages if m.get("role") not in _INSTRUCTIONS]
+        first = opening(said)
+        if self._last is None or first is None:
+            return False
+        return self._reader.holds([to_raw(m) for m in said[:2]]) or reads_like_summary(first.body)
 
     def open(self, *, tools: Json = None, system: Json = None) -> None:
         """What stands before the messages from here on. Raises `DecodeError`."""
@@ -129,9 +144,15 @@ def opening(messages: Sequence[JsonObject]) -> Part | None:
     It stays while the conversation grows. None without any. Raises `DecodeError`.
     """
     for message in messages:
-        if message.get("role") not in ("system", "developer"):
+        if message.get("role") not in _INSTRUCTIONS:
             return message_parts(message, {})[0].part
     return None
+
+
+def reads_like_summary(text: str | None) -> bool:
+    """Whether a conversation that begins like this goes on from a summary of another."""
+    start = (text or "")[:SIGN_CHARS].lower()
+    return any(sign in start for sign in SUMMARY_SIGNS)
 
 
 def beginning(messages: Sequence[JsonObject]) -> int:

@@ -27,7 +27,7 @@ from analyzer.sources.decode import (
 )
 from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.exchanges import Exchange, exchange_of, record
-from analyzer.sources.history import Call, HistoryLane, opening
+from analyzer.sources.history import Call, HistoryLane, opening, reads_like_summary
 from analyzer.sources.openai_shapes import REQUEST, RESPONSE, is_openai, opened
 from analyzer.sources.openai_stream import join_events, response_of
 
@@ -35,7 +35,6 @@ BATCH_STEPS = 64
 _START = ("ts", "timestamp", "time", "at", "started_at", "start_time", "startTime", "created_at")
 _END = ("ended_at", "end_time", "endTime", "completed_at", "finished_at")
 _SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
-_SUMMARY_SIGNS = ("summary", "continued from a previous", "compact")
 _LANE = ("lane", "agent_id", "agent", "agentId")
 
 
@@ -120,9 +119,8 @@ class _Reader:
         key = (session, b"" if first is None else first.digest)
         if key not in self.firsts:
             known = [name for (s, _), name in self.firsts.items() if s == session]
-            text = "" if first is None else (first.body or "")[:600].lower()
             names = len(set(known))
-            if known and any(sign in text for sign in _SUMMARY_SIGNS):
+            if known and reads_like_summary(None if first is None else first.body):
                 # A summary took the place of the history: the conversation goes on.
                 self.firsts[key] = known[-1]
             else:
