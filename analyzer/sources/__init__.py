@@ -24,6 +24,7 @@ from analyzer.sources.langsmith import LangSmithSource
 from analyzer.sources.managed_agents import ManagedAgentsSource
 from analyzer.sources.mini_swe_agent import MiniSweAgentSource
 from analyzer.sources.openai_log import OpenAILogSource
+from analyzer.sources.openclaw_telemetry import OpenClawTelemetrySource
 from analyzer.sources.opencode import OpenCodeSource
 from analyzer.sources.openhands import OpenHandsSource
 from analyzer.sources.pi import PiSource
@@ -38,6 +39,7 @@ _OWN: tuple[Source, ...] = (
     CodexSource(),
     OpenCodeSource(),
     PiSource(),
+    OpenClawTelemetrySource(),
     GeminiCliSource(),
     ClineSource(),
     CopilotCliSource(),
