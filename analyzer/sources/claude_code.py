@@ -25,6 +25,7 @@ from analyzer.sources.claude_code_rows import (
     decode_rows,
 )
 from analyzer.sources.decode import to_time
+from analyzer.sources.documents import run_name
 from analyzer.sources.transcript import Answer, LaneBuilder
 
 _USAGE_POINTER = "$.message.usage"
@@ -113,7 +114,8 @@ class _Reader:
 
     def _key(self, row: Row) -> SessionKey:
         if self.session is None:
-            own = self.stem if _UUID.fullmatch(self.stem) else (row.sessionId or self.stem)
+            named = self.stem if _UUID.fullmatch(self.stem) else row.sessionId
+            own = named or run_name(self.stem, row.uuid, row.timestamp)
             self.session = SessionKey(self.context.project, self.context.user, own)
         return self.session
 

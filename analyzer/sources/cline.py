@@ -16,7 +16,8 @@ from typing import ClassVar
 from analyzer.model import Compaction, LaneSteps, Part, Problem, SessionKey, Usage
 from analyzer.sources.base import Context, Head
 from analyzer.sources.blocks import make_part, message_parts
-from analyzer.sources.decode import JsonObject, get_object, get_text, to_time
+from analyzer.sources.decode import JsonObject, get_array, get_object, get_text, to_time
+from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.journal import (
     cost_of,
     counts_of,
@@ -58,7 +59,8 @@ class ClineSource:
 
 class _Session:
     def __init__(self, document: JsonObject, path: Path, context: Context) -> None:
-        self.id = get_text(document, "sessionId", "session_id") or path.name.split(".", 1)[0]
+        named = get_text(document, "sessionId", "session_id")
+        self.id = named or run_name(stem_of(path), *get_array(document, "messages")[:1])
         self.lane = LaneBuilder(SessionKey(context.project, context.user, self.id), "main")
         self.agent = get_text(document, "agent")
         self.tools: dict[str, str] = {}

@@ -27,6 +27,7 @@ from analyzer.sources.decode import (
     get_text,
     to_time,
 )
+from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.journal import labels_of, new_answer, read_journal, usage_within
 from analyzer.sources.transcript import LaneBuilder
 
@@ -83,7 +84,8 @@ class _Rollout:
     def __init__(self, path: Path, context: Context) -> None:
         self.context = context
         found = _UUID.findall(path.name)
-        self.own = _Thread(found[-1] if found else path.name.split(".", 1)[0], None)
+        self.stem = stem_of(path)
+        self.own = _Thread(found[-1] if found else "", None)
         self.session: str | None = None
         self.spawned_by: str | None = None
         self.ancestors: list[_Thread] = []
@@ -110,6 +112,8 @@ class _Rollout:
         return self.title
 
     def row(self, row: JsonObject, number: int) -> None:
+        if not self.own.id:
+            self.own = _Thread(run_name(self.stem, row), None)
         at = to_time(row.get("timestamp"), "$.timestamp")
         self.first_at = self.first_at or at
         payload = row.get("payload")

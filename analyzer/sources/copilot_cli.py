@@ -25,11 +25,14 @@ from analyzer.sources.decode import (
     get_text,
     to_time,
 )
+from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.journal import labels_of, new_answer, read_journal
 from analyzer.sources.transcript import LaneBuilder
 
 _START = re.compile(rb'"type"\s*:\s*"session\.(start|resume)"')
 _TURN = re.compile(rb'"type"\s*:\s*"assistant\.(turn_start|message)"')
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class CopilotCliSource:
@@ -57,8 +60,9 @@ class CopilotCliSource:
 class _Events:
     def __init__(self, path: Path, context: Context) -> None:
         self.context = context
-        stem = path.name.split(".", 1)[0]
-        self.id = path.parent.name if stem == "events" else stem
+        stem = stem_of(path)
+        self.name = path.parent.name if stem == "events" else stem
+        self.id: str | None = None
         self.version: str | None = None
         self.tools: dict[str, str] = {}
         self.lanes: dict[str, LaneBuilder] = {}
@@ -77,6 +81,7 @@ class _Events:
             return
         data = as_object(row.get("data"), "$.data")
         at = to_time(row.get("timestamp"), "$.timestamp")
+        self.id = self.id or self._identity(kind, data, row)
         lane = self._lane(get_text(data, "parentToolCallId") or "main")
         match kind:
             case "session.start" | "session.resume":
@@ -89,6 +94,11 @@ class _Events:
                 self._compacted(lane, data)
             case _:
                 self._say(lane, kind, data, at)
+
+    def _identity(self, kind: str, data: JsonObject, row: JsonObject) -> str:
+        """The session that the first event names, or the folder that Copilot names after it."""
+        own = get_text(data, "sessionId") if kind in ("session.start", "session.resume") else None
+        return own or (self.name if _UUID.fullmatch(self.name) else run_name(self.name, row))
 
     def _say(
         self, lane: LaneBuilder, kind: str | None, data: JsonObject, at: datetime | None
@@ -110,7 +120,7 @@ class _Events:
     def _lane(self, name: str) -> LaneBuilder:
         lane = self.lanes.get(name)
         if lane is None:
-            key = SessionKey(self.context.project, self.context.user, self.id)
+            key = SessionKey(self.context.project, self.context.user, str(self.id))
             parent = None if name == "main" else "main"
             lane = self.lanes[name] = LaneBuilder(key, name, parent)
         return lane

@@ -24,6 +24,7 @@ from analyzer.sources.decode import (
     get_text,
     to_time,
 )
+from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.journal import (
     counts_of,
     document_lanes,
@@ -60,7 +61,8 @@ class GeminiCliSource:
 
 class _Chat:
     def __init__(self, document: JsonObject, path: Path, context: Context) -> None:
-        self.id = get_text(document, "sessionId") or path.name.split(".", 1)[0]
+        named = get_text(document, "sessionId")
+        self.id = named or run_name(stem_of(path), *get_array(document, "messages")[:1])
         self.lane = LaneBuilder(SessionKey(context.project, context.user, self.id), "main")
 
     def message(self, message: JsonObject, index: int) -> None:

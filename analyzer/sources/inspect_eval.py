@@ -35,6 +35,7 @@ from analyzer.sources.documents import (
     outline,
     problem,
     read_document,
+    run_name,
     stem_of,
 )
 from analyzer.sources.history import Call, HistoryLane, beginning, to_raw
@@ -132,7 +133,7 @@ class _Sample:
         self.path = path
         self.index = index
         task = get_object(header, "eval")
-        run = get_text(task, "eval_id", "run_id") or stem_of(path)
+        run = get_text(task, "eval_id", "run_id") or run_name(stem_of(path), task)
         name = f"{run}/{_plain(sample.get('id'))}/{_plain(sample.get('epoch', 1))}"
         self.title = get_text(task, "task")
         self.session = SessionKey(context.project, context.user, name)

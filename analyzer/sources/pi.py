@@ -21,6 +21,7 @@ from analyzer.sources.decode import (
     get_text,
     to_time,
 )
+from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.journal import (
     read_journal,
     soft_time,
@@ -52,7 +53,8 @@ class _Session:
     def __init__(self, path: Path, context: Context) -> None:
         self.context = context
         found = _UUID.findall(path.name)
-        self.id = found[-1] if found else path.name.split(".", 1)[0]
+        self.stem = stem_of(path)
+        self.id = found[-1] if found else None
         self.begun: datetime | None = None
         self.branched_from: str | None = None
         self.title: str | None = None
@@ -70,6 +72,7 @@ class _Session:
         if row.get("type") == "session":
             self._header(row)
             return
+        self.id = self.id or run_name(self.stem, row)
         reader = self._reader()
         lane = reader.lane
         name = get_text(row, "id") or f"row {index}"
@@ -104,7 +107,7 @@ class _Session:
 
     def _reader(self) -> MessageReader:
         if self.reader is None:
-            key = SessionKey(self.context.project, self.context.user, self.id)
+            key = SessionKey(self.context.project, self.context.user, str(self.id))
             self.reader = MessageReader(LaneBuilder(key, "main"))
         return self.reader
 

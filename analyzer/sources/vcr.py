@@ -33,9 +33,9 @@ from analyzer.sources.decode import (
     get_text,
     parse,
 )
-from analyzer.sources.documents import DOCUMENT_LIMIT, problem, stem_of
+from analyzer.sources.documents import DOCUMENT_LIMIT, problem, run_name, stem_of
 from analyzer.sources.exchanges import exchange_of, record
-from analyzer.sources.history import Call, HistoryLane, beginning
+from analyzer.sources.history import Call, HistoryLane, beginning, opening
 from analyzer.sources.openai_stream import events_of, response_of
 
 _START = re.compile(rb"\A(?:\s*#[^\n]*\n|\s*---[^\n]*\n|\s*version:[^\n]*\n)*\s*interactions:\s*\n")
@@ -145,7 +145,10 @@ class _Cassette:
     """The lanes of one cassette: a conversation each."""
 
     def __init__(self, path: Path, context: Context) -> None:
-        self.session = SessionKey(context.project, context.user, stem_of(path))
+        self.path = path
+        self.context = context
+        self.session: SessionKey | None = None
+        """Named by the cassette's file, set apart by its first call: tests share their names."""
         self.lanes: dict[int, HistoryLane] = {}
 
     def add(self, entry: JsonObject, index: int) -> None:
@@ -158,19 +161,25 @@ class _Cassette:
         request = _request(sent, f"$.interactions[{index}].request.body")
         response = _response(got, (api.group(1) or api.group(3)).lower())
         exchange = exchange_of(request, response, {})
-        lane = self._lane(beginning(exchange.messages))
+        if self.session is None:
+            first = opening(exchange.messages)
+            body = None if first is None else first.body
+            name = run_name(stem_of(self.path), body, response)
+            self.session = SessionKey(self.context.project, self.context.user, name)
+        lane = self._lane(self.session, beginning(exchange.messages))
         lane.recorded = exchange.previous is None
-        record(lane, self._call(request, response, got, uri, index, api.group(2)), exchange)
+        record(lane, self._call(lane, request, response, got, uri, index, api.group(2)), exchange)
 
-    def _lane(self, digest: int) -> HistoryLane:
+    def _lane(self, session: SessionKey, digest: int) -> HistoryLane:
         if digest not in self.lanes:
             count = len(self.lanes)
             name = "main" if not count else f"main-{count + 1}"
-            self.lanes[digest] = HistoryLane(self.session, name, "main" if count else None)
+            self.lanes[digest] = HistoryLane(session, name, "main" if count else None)
         return self.lanes[digest]
 
+    @staticmethod
     def _call(
-        self,
+        lane: HistoryLane,
         request: JsonObject,
         response: JsonObject,
         got: JsonObject,
@@ -187,7 +196,7 @@ class _Cassette:
         if error is None and isinstance(status, int) and status >= 400:
             error = f"HTTP {status}"
         return Call(
-            key=f"vcr:{get_text(response, 'id') or f'{self.session.session_id}#{index}'}",
+            key=f"vcr:{get_text(response, 'id') or f'{lane.session.session_id}#{index}'}",
             model=model,
             ended_at=_answered(got),
             provider=next((p for sign, p in _PROVIDERS if sign in host), None),
