@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import xxhash
+
 from analyzer.errors import DecodeError
 from analyzer.model import Ttl, Usage
 from analyzer.sources.anthropic_usage import anthropic_usage
@@ -20,7 +22,7 @@ from analyzer.sources.bedrock import (
     bedrock_usage,
     is_bedrock,
 )
-from analyzer.sources.blocks import mark_of
+from analyzer.sources.blocks import mark_of, message_parts
 from analyzer.sources.decode import (
     Json,
     JsonObject,
@@ -32,7 +34,7 @@ from analyzer.sources.decode import (
     get_text,
     kind_of,
 )
-from analyzer.sources.history import Call, HistoryLane, to_raw
+from analyzer.sources.history import Call, HistoryLane, opening, to_raw
 from analyzer.sources.openai_usage import reported_usage
 
 _SYSTEM_ROLES = ("system", "developer")
@@ -53,6 +55,35 @@ class Exchange(NamedTuple):
     origin: str = "openai"
     earlier: Sequence[tuple[str | None, Usage]] = ()
     """Model and usage of requests inside this one that came before its answer."""
+
+
+def response_key(identity: str | None, response: JsonObject) -> str | None:
+    """Identity of a response of OpenAI's APIs, equal in a proxy's log and an agent's recording.
+
+    Gateways reuse ids, so the id counts together with the second in which the response was made.
+    The usage does not: a recording that was cut off has none. None without an id.
+    """
+    made = response.get("created") or response.get("created_at")
+    if identity is None or isinstance(made, bool) or not isinstance(made, int | float):
+        return identity
+    return f"{identity}@{made:.0f}"
+
+
+def exchange_key(exchange: Exchange, response: JsonObject) -> str | None:
+    """Identity of a request and its response: that of the response, which may say no time.
+
+    Then the same id counts as the same only for the same request. None without an id. Raises
+    `DecodeError`.
+    """
+    own = get_text(response, "id")
+    identity = response_key(own, response)
+    if identity is None or identity != own:
+        return identity
+    first = opening(exchange.messages)
+    last = [m.part for message in exchange.messages[-1:] for m in message_parts(message, {})]
+    ends = [part.digest for part in (first, *last) if part is not None]
+    asked = xxhash.xxh3_64_hexdigest(b"".join(ends))
+    return f"{identity}:{len(exchange.messages)}:{asked}"
 
 
 def record(lane: HistoryLane, call: Call, exchange: Exchange, *, continued: bool = False) -> None:

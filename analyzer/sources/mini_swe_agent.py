@@ -24,6 +24,7 @@ from analyzer.sources.decode import (
     to_time,
 )
 from analyzer.sources.documents import outline, problem, read_document, run_name, stem_of
+from analyzer.sources.exchanges import response_key
 from analyzer.sources.history import Call, HistoryLane
 from analyzer.sources.openai_usage import reported_usage
 
@@ -110,7 +111,7 @@ def _call(
     pointer = f"$.messages[{index}].extra"
     at = to_time(response.get("created"), f"{pointer}.response.created")
     ended = to_time(extra.get("timestamp"), f"{pointer}.timestamp")
-    identity = get_text(response, "id")
+    identity = response_key(get_text(response, "id"), response)
     cost = extra.get("cost")
     choices = get_array(response, "choices")
     choice = choices[0] if choices and isinstance(choices[0], dict) else {}

@@ -26,7 +26,7 @@ from analyzer.sources.decode import (
     to_time,
 )
 from analyzer.sources.documents import run_name, stem_of
-from analyzer.sources.exchanges import Exchange, exchange_of, record
+from analyzer.sources.exchanges import Exchange, exchange_key, exchange_of, record
 from analyzer.sources.history import Call, HistoryLane, opening, reads_like_summary
 from analyzer.sources.openai_shapes import REQUEST, RESPONSE, is_openai, opened
 from analyzer.sources.openai_stream import join_events, response_of
@@ -139,7 +139,7 @@ class _Reader:
         created = response.get("created") or response.get("created_at")
         error = response.get("error") or row.get("error")
         return Call(
-            key=f"{exchange.origin}:{get_text(response, 'id') or digest}",
+            key=f"{exchange.origin}:{exchange_key(exchange, response) or digest}",
             model=get_text(response, "model") or get_text(request, "model"),
             at=to_time(_first(row, _START), "$.time") or to_time(created, "$.response.created"),
             ended_at=to_time(_first(row, _END), "$.ended_at"),

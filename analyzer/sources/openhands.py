@@ -29,6 +29,7 @@ from analyzer.sources.decode import (
     to_time,
 )
 from analyzer.sources.documents import outline, problem, run_name, stem_of
+from analyzer.sources.exchanges import response_key
 from analyzer.sources.history import Call, HistoryLane, to_raw
 from analyzer.sources.openai_usage import disjoint, openai_usage
 
@@ -183,7 +184,7 @@ class _Run:
         named = get_text(counted or {}, "model")
         ended = to_time((event or {}).get("timestamp"), "$.timestamp")
         return Call(
-            key=f"openai:{identity}",
+            key=f"openai:{response_key(identity, response)}",
             usage=usage,
             model=get_text(response, "model") or named or self.model,
             at=to_time(response.get("created"), "$.model_response.created") or ended,

@@ -34,7 +34,7 @@ from analyzer.sources.decode import (
     parse,
 )
 from analyzer.sources.documents import DOCUMENT_LIMIT, problem, run_name, stem_of
-from analyzer.sources.exchanges import exchange_of, record
+from analyzer.sources.exchanges import exchange_key, exchange_of, record
 from analyzer.sources.history import Call, HistoryLane, beginning, opening
 from analyzer.sources.openai_stream import events_of, response_of
 
@@ -168,7 +168,9 @@ class _Cassette:
             self.session = SessionKey(self.context.project, self.context.user, name)
         lane = self._lane(self.session, beginning(exchange.messages))
         lane.recorded = exchange.previous is None
-        record(lane, self._call(lane, request, response, got, uri, index, api.group(2)), exchange)
+        identity = exchange_key(exchange, response)
+        call = self._call(lane, request, response, got, uri, index, api.group(2), identity)
+        record(lane, call, exchange)
 
     def _lane(self, session: SessionKey, digest: int) -> HistoryLane:
         if digest not in self.lanes:
@@ -186,6 +188,7 @@ class _Cassette:
         uri: str,
         index: int,
         in_path: str | None,
+        identity: str | None,
     ) -> Call:
         model = get_text(response, "model") or get_text(request, "model")
         if model is None and in_path:
@@ -196,7 +199,7 @@ class _Cassette:
         if error is None and isinstance(status, int) and status >= 400:
             error = f"HTTP {status}"
         return Call(
-            key=f"vcr:{get_text(response, 'id') or f'{lane.session.session_id}#{index}'}",
+            key=f"vcr:{identity or f'{lane.session.session_id}#{index}'}",
             model=model,
             ended_at=_answered(got),
             provider=next((p for sign, p in _PROVIDERS if sign in host), None),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from analyzer.intake import ingest
 from analyzer.model import Usage
 from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.sources.base import HEAD_BYTES, read_head
@@ -60,7 +61,8 @@ def test_chat_requests_are_whole_prompts(tmp_path) -> None:
     assert all(s.prompt.recorded and len(s.prompt.ranges) == 1 for s in lane.steps)
     assert lane.steps[1].usage == Usage(input=489, cache_read=512, output=7)
     assert lane.steps[0].prompt.settings == (("tool_choice", "auto"),)
-    assert (lane.steps[0].key, lane.steps[0].provider) == ("openai:chatcmpl-0", "openai")
+    assert lane.steps[0].key.startswith("openai:chatcmpl-0:")
+    assert lane.steps[0].provider == "openai"
     for step, after in zip(lane.steps, lane.steps[1:], strict=False):
         assert {i for r in step.response for i in range(*r)} <= set(after.prompt.indices())
 
@@ -131,7 +133,8 @@ def test_a_stream_is_put_together(tmp_path) -> None:
         path = write_lines(tmp_path / "a.jsonl", [value | {"response": response}])
         lane = lanes(SOURCE, path)["main"]
         (step,) = lane.steps
-        assert (step.key, step.usage.prompt) == ("openai:chatcmpl-s", 1000)
+        assert step.key.startswith("openai:chatcmpl-s:")
+        assert step.usage.prompt == 1000
         assert [lane.pool[i].body for r in step.response for i in range(*r)] == ["Hello"]
 
 
@@ -156,6 +159,40 @@ def test_runs_that_share_a_file_name_are_sessions_of_their_own(tmp_path) -> None
         path = write_lines(tmp_path / folder / "trace.jsonl", rows)
         names |= {lane.session.session_id for lane in lanes(SOURCE, path).values()}
     assert len(names) == 2
+
+
+def reused(folder: str, created: int | None) -> list[dict]:
+    """Two requests of a run, whose gateway counts its ids from 0 in every run."""
+    rows = [record(n) for n in range(2)]
+    for n, row in enumerate(rows):
+        row["request"]["messages"][1]["content"] = f"You work on {folder}."
+        if created is not None:
+            row["response"]["created"] = created + n
+    return rows
+
+
+@pytest.mark.parametrize("created", [None, 1_775_793_880])
+def test_an_id_that_a_gateway_reuses_stands_for_each_of_its_requests(tmp_path, created) -> None:
+    write_lines(tmp_path / "a.jsonl", reused("one", created))
+    write_lines(tmp_path / "b.jsonl", reused("two", created and created + 60))
+    again = [row | {"note": "as another proxy logged it"} for row in reused("one", created)]
+    write_lines(tmp_path / "c.jsonl", again)
+    report = ingest([tmp_path], tmp_path / "store.duckdb")
+    assert (report.steps, report.duplicates) == (4, 2)
+
+
+def test_a_request_that_an_agent_recorded_too_is_counted_once(tmp_path) -> None:
+    rows = reused("one", 1_775_793_880)
+    messages = [*rows[1]["request"]["messages"], {"role": "assistant", "content": "Done."}]
+    answers = [m for m in messages if m["role"] == "assistant"]
+    for row, answer in zip(rows, answers, strict=True):
+        answer["extra"] = {"response": row["response"]}
+    run = {"info": {"mini_version": "2.2.7"}, "messages": messages, "instance_id": "repo__1"}
+    run["trajectory_format"] = "mini-swe-agent-1.1"
+    (tmp_path / "run.traj.json").write_text(json.dumps(run), encoding="utf-8")
+    write_lines(tmp_path / "proxy.jsonl", rows)
+    report = ingest([tmp_path], tmp_path / "store.duckdb")
+    assert (report.files, report.steps, report.duplicates) == (2, 2, 2)
 
 
 def test_a_summary_in_place_of_the_history_continues_its_lane(tmp_path) -> None:

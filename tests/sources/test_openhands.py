@@ -102,7 +102,10 @@ def test_events_of_one_response_are_one_step(tmp_path) -> None:
     path = write_lines(tmp_path / "output.jsonl", [run()])
     assert SOURCE.detect(read_head(path))
     lane = lanes(SOURCE, path)["main"]
-    assert [s.key for s in lane.steps] == ["openai:r1", "openai:r2"]
+    assert [s.key for s in lane.steps] == [
+        "openai:r1@1746001974",
+        "openai:r2@1746001974",
+    ]
     assert [p.body for p in lane.parts(lane.steps[1].prompt)][1:] == [
         "You act.",
         "Go.",
@@ -188,8 +191,8 @@ def test_sums_of_the_real_file_equal_its_own_totals(shared_data) -> None:
         assert sum(s.usage.prompt for s in batch.steps) == totals["prompt_tokens"]
         assert sum(s.usage.output for s in batch.steps) == totals["completion_tokens"]
         ids = {
-            e["tool_call_metadata"]["model_response"]["id"]
+            "openai:{id}@{created}".format(**e["tool_call_metadata"]["model_response"])
             for e in row["history"]
             if e.get("tool_call_metadata")
         }
-        assert {s.key for s in batch.steps} == {f"openai:{i}" for i in ids}
+        assert {s.key for s in batch.steps} == ids
