@@ -47,7 +47,7 @@ def parse(raw: bytes) -> Json:
     except MALFORMED:
         pass
     try:
-        return cast("Json", _lenient.decode(raw.decode("utf-8", "surrogateescape")))
+        return cast("Json", _lenient.decode(_text(raw)))
     except json.JSONDecodeError as error:
         raise DecodeError(f"expected JSON, got {_snippet(raw, error.pos)}: {error.msg}") from error
     except RecursionError as error:
@@ -64,7 +64,7 @@ def parse_many(raw: bytes) -> list[Json]:
     try:
         return [parse(raw)]
     except DecodeError as error:
-        text = raw.decode("utf-8", "surrogateescape").strip()
+        text = _text(raw).strip()
         values: list[Json] = []
         at = 0
         while at < len(text):
@@ -76,6 +76,14 @@ def parse_many(raw: bytes) -> list[Json]:
             while at < len(text) and text[at].isspace():
                 at += 1
         return values
+
+
+def _text(raw: bytes) -> str:
+    """Bytes as text, whatever they are: encoded halves of surrogate pairs are those halves."""
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "surrogateescape")
 
 
 def _snippet(raw: bytes, at: int) -> str:
