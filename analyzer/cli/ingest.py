@@ -18,6 +18,7 @@ from analyzer.cli.base import (
 )
 from analyzer.errors import InputError
 from analyzer.intake import IngestReport, ingest
+from analyzer.intake.planning import SkippedKind
 from analyzer.model import Problem
 from analyzer.sources import SOURCES, load_plugins
 from analyzer.sources.steps_schema import validate_file
@@ -81,6 +82,10 @@ def ingest_command(
         )
     if report.problems and not (report.steps or report.duplicates):
         raise InputError("nothing could be read")
+    if report.skipped_kinds and not (report.files or report.unchanged):
+        raise InputError(
+            "nothing could be read: no source recognises any file (`analyzer sources`)"
+        )
 
 
 def report_table(report: IngestReport) -> Table:
@@ -125,6 +130,20 @@ def _say(report: IngestReport) -> None:
     rest = len(report.problems) - SHOWN_PROBLEMS
     if rest > 0:
         console.print(f"… and {rest} more problems; --format json lists all", style="yellow")
+    for kind in report.skipped_kinds[:SHOWN_PROBLEMS]:
+        console.print(skipped_line(kind), style="dim")
+    more = len(report.skipped_kinds) - SHOWN_PROBLEMS
+    if more > 0:
+        console.print(f"… and {plural(more, 'more kind')}; --format json lists all", style="dim")
+
+
+def skipped_line(kind: SkippedKind) -> str:
+    """Files of one kind that no source recognises, on one line: how many, and one of them."""
+    name = kind.suffix or "no suffix"
+    return (
+        f"not recognised: {plural(kind.files, 'file')} ({one_line(name, 20)}, beginning with "
+        f"{one_line(kind.head, 20)!r}), such as {one_line(kind.example, 120)}"
+    )
 
 
 def problem_line(problem: Problem) -> str:

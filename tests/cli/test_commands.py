@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from analyzer.cli import main
 from analyzer.views.frames import STEP_COLUMNS
@@ -345,6 +347,28 @@ def test_a_file_of_which_nothing_could_be_read_fails(analyzer, tmp_path) -> None
     path.write_bytes(b"\x00\x01 nothing of ours")
     analyzer("ingest", str(path), code=1)
     assert "nothing could be read" in analyzer.stderr
+
+
+def test_files_that_no_source_knows_are_told_once_a_kind(analyzer, logs, tmp_path) -> None:
+    for n in range(3):
+        (logs / f"note{n}.txt").write_text(f"hello \x1b[31m {n}")
+    (logs / "photo").write_bytes(b"\xff\xd8\xff\xe0")
+    (logs / "packed").write_bytes(gzip.compress((logs / "healthy.jsonl").read_bytes() + b"\n"))
+    squeezed = zstandard.compress((logs / "churn.jsonl").read_bytes() + b"\n")
+    (logs / "squeezed.bin").write_bytes(squeezed)
+    found = analyzer.json("ingest", str(logs))
+    assert (found["files"], found["steps"], found["duplicates"]) == (4, 40, 40)
+    assert [(k["suffix"], k["files"]) for k in found["skipped"]] == [(".txt", 3), ("", 1)]
+    told = [line for line in analyzer.stderr.splitlines() if "not recognised" in line]
+    assert len(told) == 2
+    assert "3 files (.txt, beginning with 'hell')" in told[0]
+    assert "note0.txt" in told[0]
+
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "note.txt").write_text("hello")
+    analyzer("ingest", str(alone), code=1)
+    assert "no source recognises any file" in analyzer.stderr
 
 
 def test_strict_remembers_what_could_not_be_read(analyzer, tmp_path) -> None:
