@@ -37,6 +37,9 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 
+_RESPONSE_KINDS = ("reasoning", "_call", "_call_output")
+"""How the types of entries end that OpenAI's Responses API has beside messages."""
+
 
 class Marked(NamedTuple):
     """A part and the lifetime of the cache mark behind it, if any."""
@@ -173,14 +176,15 @@ def system_parts(system: Json) -> list[Marked]:
 
 
 def message_parts(message: JsonObject, tool_names: dict[str, str]) -> list[Marked]:
-    """One entry of a messages array (Anthropic or OpenAI chat form) as parts.
+    """One entry of a messages array (Anthropic or OpenAI chat form, or Responses) as parts.
 
     `tool_names` maps call ids to tool names and is filled as calls are seen, so that a result
     knows its tool. An entry without content still gives one empty part, so that indices hold.
     """
+    if (get_text(message, "type") or "").endswith(_RESPONSE_KINDS) and "role" not in message:
+        return message_parts({"role": "assistant", **response_message(message)}, tool_names)
     role = get_text(message, "role") or "user"
     content = message.get("content")
-    out: list[Marked] = []
     if role == "tool" or (role == "function" and "content" in message):
         call = get_text(message, "tool_call_id", "name") or ""
         body = text_of(content)
@@ -189,6 +193,19 @@ def message_parts(message: JsonObject, tool_names: dict[str, str]) -> list[Marke
             "messages", "tool", "tool_result", body, tool=name, call_id=call, starts_message=True
         )
         return [Marked(part, mark_of(message))]
+    out = _content_parts(message, role, tool_names)
+    for made in get_array(message, "tool_calls"):
+        if isinstance(made, Mapping):
+            out.append(_chat_call(made, role, not out, tool_names))
+    if not out:
+        part = make_part("messages", role, "text", "", starts_message=True)
+        out.append(Marked(part, mark_of(message)))
+    return out
+
+
+def _content_parts(message: JsonObject, role: str, tool_names: dict[str, str]) -> list[Marked]:
+    content = message.get("content")
+    out: list[Marked] = []
     if isinstance(content, str):
         if content or not get_array(message, "tool_calls"):
             part = make_part("messages", role, "text", content, starts_message=True)
@@ -198,13 +215,43 @@ def message_parts(message: JsonObject, tool_names: dict[str, str]) -> list[Marke
             out.append(_block(entry, role, not out, tool_names))
     elif isinstance(content, Mapping):
         out.append(_block(content, role, True, tool_names))
-    for made in get_array(message, "tool_calls"):
-        if isinstance(made, Mapping):
-            out.append(_chat_call(made, role, not out, tool_names))
-    if not out:
-        part = make_part("messages", role, "text", "", starts_message=True)
-        out.append(Marked(part, mark_of(message)))
     return out
+
+
+def response_message(entry: JsonObject) -> JsonObject:
+    """One entry of a Responses `input` or `output` as a chat message."""
+    match entry.get("type"):
+        case None | "message":
+            return entry
+        case "function_call" | "custom_tool_call":
+            function: Json = {
+                "name": get_text(entry, "name"),
+                "arguments": entry.get("arguments", entry.get("input")),
+            }
+            call: Json = {"id": get_text(entry, "call_id", "id"), "function": function}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        case "function_call_output" | "custom_tool_call_output":
+            output = entry.get("output")
+            return {
+                "role": "tool",
+                "tool_call_id": get_text(entry, "call_id"),
+                "content": output if isinstance(output, str) else dump(output),
+            }
+        case "reasoning":
+            return {"role": "assistant", "content": [_thought(entry)]}
+        case _:
+            kept = {k: v for k, v in entry.items() if k not in ("id", "status")}
+            return {"role": "assistant", "content": [kept]}
+
+
+def _thought(entry: JsonObject) -> JsonObject:
+    pieces = [
+        get_text(p, "text") or ""
+        for p in (*get_array(entry, "summary"), *get_array(entry, "content"))
+        if isinstance(p, Mapping)
+    ]
+    sealed = get_text(entry, "encrypted_content") or get_text(entry, "id")
+    return {"type": "thinking", "thinking": "\n".join(pieces), "signature": sealed}
 
 
 def _chat_call(call: JsonObject, role: str, first: bool, tool_names: dict[str, str]) -> Marked:

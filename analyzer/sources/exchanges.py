@@ -22,13 +22,12 @@ from analyzer.sources.bedrock import (
     bedrock_usage,
     is_bedrock,
 )
-from analyzer.sources.blocks import mark_of, message_parts
+from analyzer.sources.blocks import mark_of, message_parts, response_message
 from analyzer.sources.decode import (
     Json,
     JsonObject,
     as_array,
     as_object,
-    dump,
     get_array,
     get_object,
     get_text,
@@ -216,42 +215,6 @@ def _completion(request: JsonObject, response: JsonObject, usage: JsonObject) ->
         usage=reported_usage(usage, "$.response.usage"),
         stop_reason=get_text(response, "stop_reason"),
     )
-
-
-def response_message(entry: JsonObject) -> JsonObject:
-    """One entry of a Responses `input` or `output` as a chat message."""
-    match entry.get("type"):
-        case None | "message":
-            return entry
-        case "function_call" | "custom_tool_call":
-            function: Json = {
-                "name": get_text(entry, "name"),
-                "arguments": entry.get("arguments", entry.get("input")),
-            }
-            call: Json = {"id": get_text(entry, "call_id", "id"), "function": function}
-            return {"role": "assistant", "content": None, "tool_calls": [call]}
-        case "function_call_output" | "custom_tool_call_output":
-            output = entry.get("output")
-            return {
-                "role": "tool",
-                "tool_call_id": get_text(entry, "call_id"),
-                "content": output if isinstance(output, str) else dump(output),
-            }
-        case "reasoning":
-            return {"role": "assistant", "content": [_thought(entry)]}
-        case _:
-            kept = {k: v for k, v in entry.items() if k not in ("id", "status")}
-            return {"role": "assistant", "content": [kept]}
-
-
-def _thought(entry: JsonObject) -> JsonObject:
-    pieces = [
-        get_text(p, "text") or ""
-        for p in (*get_array(entry, "summary"), *get_array(entry, "content"))
-        if isinstance(p, Mapping)
-    ]
-    sealed = get_text(entry, "encrypted_content") or get_text(entry, "id")
-    return {"type": "thinking", "thinking": "\n".join(pieces), "signature": sealed}
 
 
 def _objects(entries: Sequence[Json], pointer: str) -> list[JsonObject]:

@@ -20,7 +20,7 @@ from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Range, SessionKey, Step, Ttl
 from analyzer.sources import steps_rows as rows
 from analyzer.sources.base import RAW_LIMIT, Context, Head, Pool, ends_with_newline, read_lines
-from analyzer.sources.decode import MALFORMED, Json, dump, to_time
+from analyzer.sources.decode import MALFORMED, Json, dump, encode, to_time
 from analyzer.sources.prompts import PromptReader
 from analyzer.sources.shared_prefix import Cut, SharedPrefix, split
 from analyzer.sources.steps_rows import ABSENT, Raw, RequestRow, StepRow, UnfinishedLineError
@@ -150,7 +150,8 @@ class _Reader:
                 row = rows.decode_row(cut.line)
             except MALFORMED:
                 row = StepRow()
-            if row.request is not None and self.shared.confirms(cut, row.request.messages):
+            found = ABSENT if row.request is None else row.request.messages
+            if found != ABSENT and self.shared.confirms(cut, found):
                 return [row], _Line(number, data, True, cut)
         try:
             return [rows.decode_row(data)], _Line(number, data, True, None)
@@ -276,6 +277,9 @@ class _Reader:
             full = rows.decode_row(line.data).request
             assert full is not None
             request, cut = full, None
+        if request.messages == ABSENT and request.input != ABSENT:
+            # The Responses API has other names, and its entries are messages to the reader.
+            request, line = request.responses(), line._replace(strict=False)
         if request.messages == ABSENT:
             raise DecodeError("expected `messages` in a request", "$.request.messages")
         fresh = _messages(request.messages, "$.request.messages")
@@ -296,10 +300,11 @@ class _Reader:
     def _response(self, lane: _Lane, row: StepRow) -> tuple[Range, ...]:
         if row.response == ABSENT or bytes(row.response) == b"null":
             return ()
-        if b'"choices"' not in bytes(row.response):
+        text = bytes(row.response)
+        if b'"choices"' not in text and b'"output"' not in text:
             return lane.reader.response(row.response)
-        found = dump(rows.answer(rows.value(row.response)))
-        return lane.reader.response(Raw(found.encode("utf-8", "surrogatepass")))
+        found = [encode(answer) for answer in rows.answers(rows.value(row.response))]
+        return tuple(r for answer in found for r in lane.reader.response(Raw(answer)))
 
     def _labels(self, session: SessionKey, row: StepRow) -> tuple[tuple[str, str], ...]:
         labels = {**self.attributes.get(session, {}), **rows.pairs(row.labels)}

@@ -10,12 +10,14 @@ import msgspec
 from analyzer.errors import DecodeError
 from analyzer.model import Compaction, Ttl, Usage
 from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
+from analyzer.sources.blocks import response_message
 from analyzer.sources.decode import (
     Json,
     JsonObject,
     as_array,
     as_object,
     dump,
+    encode,
     get_array,
     get_count,
     get_object,
@@ -24,6 +26,7 @@ from analyzer.sources.decode import (
     parse,
     parse_many,
 )
+from analyzer.sources.prompts import CACHE_KEY_SETTINGS
 
 Raw: TypeAlias = msgspec.Raw
 ABSENT = msgspec.Raw()
@@ -45,6 +48,8 @@ class RequestRow(msgspec.Struct):
     messages: Raw = ABSENT
     cache_control: Raw = ABSENT
     model: Raw = ABSENT
+    input: Raw = ABSENT
+    instructions: Raw = ABSENT
     context_management: Raw = ABSENT
     disable_parallel_tool_use: Raw = ABSENT
     effort: Raw = ABSENT
@@ -63,9 +68,20 @@ class RequestRow(msgspec.Struct):
 
     def settings(self) -> dict[str, Json]:
         """Every parameter besides the prompt that the line gives."""
-        prompt = ("tools", "system", "messages", "cache_control", "model")
+        prompt = ("tools", "system", "messages", "cache_control", "model", "input", "instructions")
         names = [name for name in self.__struct_fields__ if name not in prompt]
         return {name: value(getattr(self, name)) for name in names if getattr(self, name) != ABSENT}
+
+    def responses(self) -> RequestRow:
+        """A request of OpenAI's Responses API as one with messages. Raises `DecodeError`."""
+        given = value(self.input)
+        said = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        return RequestRow(
+            tools=self.tools,
+            system=self.instructions,
+            messages=Raw(encode(as_array(said, "$.request.input"))),
+            **{name: getattr(self, name) for name in CACHE_KEY_SETTINGS},
+        )
 
 
 class StepRow(msgspec.Struct):
@@ -284,10 +300,12 @@ def drops(raw: Raw) -> list[tuple[int, int]]:
     return out
 
 
-def answer(found: Json) -> Json:
-    """The message or content inside what a client got back (chat completions have choices)."""
+def answers(found: Json) -> Sequence[Json]:
+    """The messages or contents inside what a client got back: of a choice, or a Responses output."""
     if isinstance(found, Mapping):
         choices: Sequence[Json] = get_array(found, "choices")
         if choices and isinstance(choices[0], Mapping):
-            return choices[0].get("message")
-    return found
+            return [choices[0].get("message")]
+        if found.get("object") == "response":
+            return [response_message(as_object(entry)) for entry in get_array(found, "output")]
+    return [found]

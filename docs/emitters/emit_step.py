@@ -54,7 +54,7 @@ class StepLog:
             step |= {name: rest.pop(name) for name in list(rest) if name in step}
             with self._lock:
                 return self._write_step((session, lane), step, request, rest)
-        except (AttributeError, TypeError, ValueError, RecursionError):
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
             logging.getLogger(__name__).exception("a step of session %r was not logged", session)
             return False
 
@@ -64,20 +64,22 @@ class StepLog:
         with self._lock:
             return self._append(_json({**line, "attributes": _plain(attributes)}))
 
-    def _write_step(self, key, step, request, rest):
-        messages = [_json(message) for message in request["messages"]]
-        head = _json({name: value for name, value in request.items() if name != "messages"})
+    def _write_step(self, lane, step, request, rest):
+        name = "messages" if "messages" in request else "input"
+        entries = request[name] if isinstance(request[name], list) else []
+        messages = [_json(message) for message in entries]
+        head = _json({key: value for key, value in request.items() if key != name})
         digests = [hashlib.blake2b(m.encode(), digest_size=16).digest() for m in messages]
-        known = self._lanes.pop(key, None)
+        known = self._lanes.pop(lane, None)
         whole = '{"request":' + _json(request) + "}"
         prompt = whole
-        if self.deltas and known is not None and known[0] == head:
+        if entries and known is not None and known[0] == head:
             delta = _delta(known[1], digests, messages)
             prompt = delta if len(delta) < len(whole) else whole
         line = _json(step)[:-1] + "," + prompt[1:-1] + "," + _json(rest)[1:]
         written = self._append(line)
-        if written and self.deltas:
-            self._lanes[key] = (head, digests)
+        if written and self.deltas and entries:
+            self._lanes[lane] = (head, digests)
             if len(self._lanes) > self.most_lanes:
                 del self._lanes[next(iter(self._lanes))]
         return written

@@ -70,18 +70,19 @@ export class StepLog {
         if (name in rest) step[name] = rest[name];
         delete rest[name];
       }
-      const { messages, ...around } = request;
-      const texts = (messages as unknown[]).map(json);
+      const { [request.messages === undefined ? "input" : "messages"]: given, ...around } = request;
+      if (!Array.isArray(given) && typeof given !== "string") throw new TypeError("no messages");
+      const texts = Array.isArray(given) ? given.map(json) : [];
       const digests = texts.map((text) => createHash("sha256").update(text).digest("base64"));
       const head = json(around);
       const whole = `{"request":${json(request)}}`;
       let prompt = whole;
-      if (this.deltas && known !== undefined && known.head === head) {
+      if (texts.length > 0 && known !== undefined && known.head === head) {
         const delta = deltaOf(known.digests, digests, texts);
         prompt = delta.length < whole.length ? delta : whole;
       }
       this.#append(`${json(step).slice(0, -1)},${prompt.slice(1, -1)},${json(rest).slice(1)}`);
-      if (this.deltas) this.#lanes.set(key, { head, digests });
+      if (this.deltas && texts.length > 0) this.#lanes.set(key, { head, digests });
       if (this.#lanes.size > MOST_LANES) this.#lanes.delete(this.#lanes.keys().next().value!);
       return true;
     } catch (error) {

@@ -217,6 +217,43 @@ def test_changes_are_written_as_changes(language: str, tmp_path: Path) -> None:
     assert sum("request" in row for row in rows) < len(rows) / 2
 
 
+def responses_session() -> list[Any]:
+    """The calls of an agent that speaks OpenAI's Responses API."""
+    entries: list[Any] = [user("Go.")]
+    calls = []
+    for n in range(6):
+        thought = {"type": "reasoning", "id": f"rs_{n}", "encrypted_content": f"sealed {n}"}
+        made = {"type": "function_call", "call_id": f"c{n}", "name": "look", "arguments": "{}"}
+        usage = {"input_tokens": 100 + n, "input_tokens_details": {"cached_tokens": 64}}
+        got = {"id": f"resp_{n}", "object": "response", "output": [thought, made]}
+        sent = {"model": "gpt-5.4", "instructions": "You act.", "input": list(entries)}
+        sent["reasoning"] = {"effort": "high"}
+        response = got | {"usage": usage | {"output_tokens": 9}}
+        calls.append(["s-1", sent, response, 1_780_000_000_000 + n, {}])
+        seen = {"type": "function_call_output", "call_id": f"c{n}", "output": f"out {n}" * 40}
+        entries += [thought, made, seen]
+    return calls
+
+
+def test_requests_of_the_responses_api_are_prompts_too(tmp_path: Path) -> None:
+    calls = responses_session()
+    asked = [oracle({"system": c[1]["instructions"], "messages": c[1]["input"]}) for c in calls]
+    for language in LANGUAGES:
+        for mode in ("deltas", "whole"):
+            path = write(language, tmp_path, calls, mode)
+            assert validate_file(path) == []
+            read = Read(path)
+            assert read.problems == []
+            assert [read.digests(n) for n in range(len(calls))] == asked
+            pool = read.pools["s-1", "main"]
+            for step, after in zip(read.steps, read.steps[1:], strict=False):
+                made = [i for r in step.response for i in range(*r)]
+                assert [pool[i].kind for i in made] == ["thinking", "tool_use"]
+                assert set(made) <= set(after.prompt.indices())
+            assert read.steps[1].usage.input == 101 - 64
+            assert read.steps[0].prompt.settings == (("reasoning", '{"effort":"high"}'),)
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_text_of_many_megabytes_is_one_line(language: str, tmp_path: Path) -> None:
     request = {"model": "m", "messages": [user("ß" * 3_000_000)]}

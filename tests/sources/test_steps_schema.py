@@ -69,7 +69,7 @@ def test_the_schema_and_the_reader_know_the_same_fields() -> None:
     assert fields_of("step_line") | fields_of("session_line") == read | {"step"}
     assert fields_of("compaction") == set(Compaction.__dataclass_fields__)
     assert {f"{name}_tokens" for name in Usage.__dataclass_fields__} < fields_of("usage")
-    prompt = {"tools", "system", "messages", "cache_control", "model"}
+    prompt = {"tools", "system", "messages", "cache_control", "model", "input", "instructions"}
     assert set(RequestRow.__struct_fields__) == CACHE_KEY_SETTINGS | prompt
 
 
