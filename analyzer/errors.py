@@ -5,6 +5,7 @@ AnalyzerError
 │   ├── UsageError      an option, a policy spec or a name that does not exist (exit code 2)
 │   └── DecodeError     one record of a file cannot be read; carries a pointer
 ├── StoreError          the store cannot be opened, is newer than this version, or is busy
+├── ReaderLostError     a reading process ended before its answer did
 ├── PriceError          a price file is malformed
 ├── LawError            a conservation law of a replay or a ledger does not hold (a defect of ours)
 └── GateError          a gate (`--fail-on`, `--max-waste`) failed (exit code 3)
@@ -48,6 +49,14 @@ class DecodeError(InputError):
 
 class StoreError(AnalyzerError):
     """The store cannot be opened, is newer than this version, or is busy."""
+
+
+class ReaderLostError(AnalyzerError):
+    """A reading process ended before its answer did; the file is left out with a problem."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"the reading process ended with code {exit_code}")
+        self.exit_code = exit_code
 
 
 class PriceError(AnalyzerError):

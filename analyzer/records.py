@@ -82,8 +82,12 @@ class Chunk(msgspec.Struct, array_like=True):
     """A bounded piece of one file: columns in the order of `TABLES`, empty where it has no rows."""
 
     columns: dict[str, Columns]
+    tail: bool = False
+    """Of a growing file: what its present end makes final, and its next growth may not."""
+    read: tuple[int, bytes] | None = None
+    """Of a growing file, with its last chunk: number and xxh3-128 digest of the bytes read."""
     last: bool = False
-    """Nothing follows: the file is whole."""
+    """Nothing follows: the file is whole. The last field, since `reading.frames` looks there."""
 
     def rows(self, table: str) -> int:
         """Number of rows for a table."""
@@ -225,7 +229,7 @@ class Flattener:
         for rows in self._rows.values():
             rows.clear()
         self._packed = 0
-        return Chunk(columns, last)
+        return Chunk(columns, last=last)
 
     def _part(self, rec: _Recording, part: Part) -> None:
         pack = offset = length = None

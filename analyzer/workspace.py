@@ -137,20 +137,26 @@ def analyse(store_path: Path, progress: Progress | None = None, prices: Path | N
 
     Raises `StoreError` where the store is busy or missing.
     """
-    book = PriceBook.default(prices)
     with Store.open(store_path) as reader:
-        stale = reader.stale_sessions(ANALYSIS_VERSION)
-    if not stale:
-        return 0
+        if not reader.stale_sessions(ANALYSIS_VERSION):
+            return 0
+    with Store.open(store_path, "write") as writer:
+        return judge_stale(writer, progress, prices)
 
-    def judged(store: Store) -> Iterator[SessionFacts]:
+
+def judge_stale(store: Store, progress: Progress | None = None, prices: Path | None = None) -> int:
+    """`analyse` in a store that is open for writing; the caller publishes."""
+    book = PriceBook.default(prices)
+    stale = store.stale_sessions(ANALYSIS_VERSION)
+
+    def judged() -> Iterator[SessionFacts]:
         for done, key in enumerate(stale, 1):
             yield session_facts(diagnose_session(store.load_session(key, content=True), book))
             if progress:
                 progress(done, len(stale))
 
-    with Store.open(store_path, "write") as writer:
-        writer.put_all_facts(judged(writer), ANALYSIS_VERSION)
+    if stale:
+        store.put_all_facts(judged(), ANALYSIS_VERSION)
     return len(stale)
 
 
@@ -203,4 +209,4 @@ def _float(value: Decimal | None) -> float | None:
     return None if value is None else float(value)
 
 
-__all__ = ["ANALYSIS_VERSION", "Progress", "Workspace", "analyse", "session_facts"]
+__all__ = ["ANALYSIS_VERSION", "Progress", "Workspace", "analyse", "judge_stale", "session_facts"]

@@ -14,15 +14,16 @@ import pytest
 
 from analyzer.errors import InputError, UsageError
 from analyzer.intake import IngestReport, Progress, ingest
+from analyzer.intake import sink as module
 from analyzer.model import SessionKey
-from analyzer.reading import BOOT
+from analyzer.reading import BOOT, Job, Reader, encode, reference
+from analyzer.records import from_bytes
+from analyzer.sources import SOURCES as REAL_SOURCES
 from analyzer.store import Scope, Store
 from tests.builders import anthropic_records, write_lines
 from tests.steplines import JOINT, SOURCES, dump, line, write
 
 ALL = Scope.everything()
-# The package exports a function of the module's name, so an import would give that.
-module = sys.modules[ingest.__module__]
 
 
 @pytest.fixture
@@ -295,6 +296,18 @@ def test_a_reader_that_dies_costs_its_file_alone(
     assert "gone" not in table(store, "sessions")["session_id"].to_list()
     with pytest.raises(InputError, match=r"bad\.txt: the process .* code 7"):
         run(tmp_path / "strict.duckdb", folder / "bad.txt", workers=1, strict=True)
+
+
+@pytest.mark.parametrize("name", REAL_SOURCES)
+def test_a_worker_finds_each_source(tmp_path: Path, name: str) -> None:
+    """A worker loads one format and not the others, so each has to load alone."""
+    missing = os.fsencode(tmp_path / "gone")
+    job = Job([missing], reference(REAL_SOURCES[name]), 1, "p", "", True)
+    reader = Reader()
+    chunks = [from_bytes(message) for message in reader.ask(encode(job))]
+    reader.close()
+    assert chunks[-1].last
+    assert chunks[-1].rows("problems") == 1
 
 
 def test_progress_counts_what_is_committed(tmp_path: Path, store: Path) -> None:

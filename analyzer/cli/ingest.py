@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal, TypedDict
 
 import click
 
 from analyzer.cli.base import (
     Format,
+    Settings,
     emit_table,
     format_option,
     progress_bar,
@@ -17,12 +23,14 @@ from analyzer.cli.base import (
     tell,
 )
 from analyzer.errors import InputError
-from analyzer.intake import IngestReport, ingest
+from analyzer.intake import IngestReport, follow, ingest
 from analyzer.intake.planning import SkippedKind
 from analyzer.model import Problem
 from analyzer.sources import SOURCES, load_plugins
 from analyzer.sources.steps_schema import validate_file
+from analyzer.store import Store
 from analyzer.views.table import Column, Row, Table, one_line, plural
+from analyzer.workspace import judge_stale
 
 SHOWN_PROBLEMS = 20
 JUDGED_STEPS = 5_000
@@ -42,6 +50,9 @@ would spend most of its time on that."""
     show_default=True,
     help="Keep the text, or only digests and sizes.",
 )
+@click.option(
+    "--follow", is_flag=True, help="Stay, and read what is appended and what is new, until Ctrl-C."
+)
 @click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @format_option
 @click.pass_context
@@ -52,23 +63,27 @@ def ingest_command(
     as_project: str,
     as_user: str,
     content: str,
+    follow: bool,
     strict: bool,
     form: Format,
 ) -> None:
     """Read files or folders into the store. Reading the same again changes nothing."""
     settings = settings_of(ctx)
     load_plugins()
+    options = _Reading(
+        source=source,
+        project=as_project,
+        user=as_user,
+        content="none" if content == "none" else "full",
+        strict=strict,
+        waiting=tell,
+    )
+    if follow:
+        _follow(paths, settings, options, form)
+        return
     with progress_bar("reading files") as advance:
         report = ingest(
-            paths,
-            settings.db,
-            source=source,
-            project=as_project,
-            user=as_user,
-            content="none" if content == "none" else "full",
-            strict=strict,
-            progress=lambda p: advance(p.bytes, p.total_bytes),
-            waiting=tell,
+            paths, settings.db, progress=lambda p: advance(p.bytes, p.total_bytes), **options
         )
     _say(report)
     if report.steps > JUDGED_STEPS:
@@ -86,6 +101,43 @@ def ingest_command(
         raise InputError(
             "nothing could be read: no source recognises any file (`analyzer sources`)"
         )
+
+
+class _Reading(TypedDict):
+    """The options of `ingest` and `follow` that a command line gives."""
+
+    source: str | None
+    project: str
+    user: str
+    content: Literal["full", "none"]
+    strict: bool
+    waiting: Callable[[str], None]
+
+
+def _follow(paths: tuple[Path, ...], settings: Settings, options: _Reading, form: Format) -> None:
+    """Report what is there as `ingest` does, then each growth on a line of its own."""
+
+    def judge(store: Store) -> None:
+        judge_stale(store, prices=settings.prices)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        reports = follow(paths, settings.db, judge=judge, **options)
+        first = next(reports)
+        _say(first)
+        emit_table(report_table(first), form, report_document(first))
+        tell("following; Ctrl-C ends it")
+        for report in reports:
+            _say(report)
+            if form == "json":
+                click.echo(json.dumps(report_document(report), ensure_ascii=False))
+            else:
+                click.echo(_growth_line(report))
+
+
+def _growth_line(report: IngestReport) -> str:
+    at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
+    steps = plural(report.steps, "new step")
+    return f"{at}  {steps} in {plural(report.sessions, 'session')}, {plural(report.parts, 'part')}"
 
 
 def report_table(report: IngestReport) -> Table:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import xxhash
 
@@ -15,7 +16,7 @@ from analyzer.errors import UsageError
 from analyzer.model import Problem
 from analyzer.reading import Job, reference
 from analyzer.records import identity, plain
-from analyzer.sources.base import Source, read_head
+from analyzer.sources.base import Head, Source, is_packed, read_head
 from analyzer.store import FileRow
 
 BLOCK = 1 << 20
@@ -105,6 +106,16 @@ def _file(path: Path, seen: set[tuple[int, int]], *, named: bool) -> Iterator[Fo
         yield Found(path, status.st_size, named)
 
 
+def recognised(
+    file: Found, sources: Mapping[str, Source], forced: bool
+) -> tuple[Source | None, Head]:
+    """The source of a file, None where no one knows it, and the file's head."""
+    head = read_head(file.path)
+    if forced and file.named:
+        return next(iter(sources.values())), head
+    return next((source for source in sources.values() if source.detect(head)), None), head
+
+
 @dataclass
 class Plan:
     """The jobs of one run. `jobs` is pulled by several threads, one at a time."""
@@ -116,6 +127,8 @@ class Plan:
     project: str
     user: str
     content: str = "full"
+    live: frozenset[Path] = frozenset()
+    """Files whose readers stay to read on when they grow, where the format allows it."""
     problems: list[Problem] = field(default_factory=list)
     unchanged: int = 0
     known_problems: int = 0
@@ -178,7 +191,8 @@ class Plan:
             if getattr(source, "joint", False):
                 together.setdefault(source.name, []).append(file)
                 continue
-            planned = self._single(file, source)
+            growing = file.path in self.live and not is_packed(file.path)
+            planned = self._single(file, source, live=growing)
             if planned is not None:
                 yield planned.job
         for name, files in together.items():
@@ -187,12 +201,9 @@ class Plan:
                 yield joint.job
 
     def _recognise(self, file: Found) -> Source | None:
-        head = read_head(file.path)
-        if self.forced and file.named:
-            return next(iter(self.sources.values()))
-        for source in self.sources.values():
-            if source.detect(head):
-                return source
+        source, head = recognised(file, self.sources, self.forced)
+        if source is not None:
+            return source
         if file.named:
             self.problems.append(
                 Problem(
@@ -230,16 +241,22 @@ class Plan:
     def _known(self, file: Found, source: Source) -> list[tuple[int, bytes, int]]:
         return self._at_path.get((source.name, file.name), [])
 
-    def _single(self, file: Found, source: Source) -> Planned | None:
+    def _single(self, file: Found, source: Source, *, live: bool) -> Planned | None:
         hashed = self._hash(file, source)
         if hashed is None:
             return None
         replaces = [
             owner for _, digest, owner in self._known(file, source) if digest in hashed.earlier
         ]
-        own = self._identity(source, hashed.digest)
+        stored = self._stored.get((source.name, hashed.digest))
+        if live:
+            # Its bytes will change, so they cannot be its name.
+            own = self._identity(source, b"live", uuid4().bytes)
+            replaces += [stored[0]] if stored is not None else []
+        else:
+            own = self._identity(source, hashed.digest)
         row = self._row(own, own, source, file.path, hashed)
-        return self._plan(source, [file], [row], replaces)
+        return self._plan(source, [file], [row], replaces, live=live)
 
     def _set(self, files: list[Found], source: Source) -> Planned | None:
         hashed = [(file, h) for file in files if (h := self._hash(file, source)) is not None]
@@ -298,9 +315,10 @@ class Plan:
         replaces: list[int],
         *,
         joint: bool = False,
+        live: bool = False,
     ) -> Planned | None:
         own = rows[0].file_id
-        stored = self._stored.get((source.name, rows[0].digest))
+        stored = None if live else self._stored.get((source.name, rows[0].digest))
         bare = stored is not None and stored[1] == "none" and self.content != "none"
         if own in self._planned or (stored is not None and not bare):
             self._met(own if stored is None else stored[0], len(files))
@@ -313,6 +331,7 @@ class Plan:
             self.user,
             self.content != "none",
             joint,
+            live,
         )
         if bare and stored is not None:
             # A store that kept no content of these bytes gets them anew, now with content.

@@ -100,6 +100,19 @@ def read_head(path: Path) -> Head:
     return Head(path, bytes(out).removeprefix(BOM))
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a file is a gzip or zstd archive, by content; False where it cannot be read."""
+    try:
+        with path.open("rb") as raw:
+            return _packed(raw.read(4))
+    except OSError:
+        return False
+
+
+def _packed(magic: bytes) -> bool:
+    return magic.startswith(GZIP_MAGIC) or magic == ZSTD_MAGIC
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedReader[Any]]:
     """Open a file for reading, unpacking gzip and zstd by content and not by name."""
@@ -143,8 +156,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes] | Problem]:
 def ends_with_newline(path: Path) -> bool:
     """Whether the last line of a file is ended; an unended line is still being written."""
     with path.open("rb") as raw:
-        magic = raw.read(4)
-        if magic.startswith(GZIP_MAGIC) or magic == ZSTD_MAGIC:
+        if _packed(raw.read(4)):
             return True
         size = raw.seek(0, io.SEEK_END)
         if size == 0:

@@ -18,7 +18,7 @@ import zstandard
 
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
-from analyzer.sources.base import BOM, RAW_LIMIT, open_bytes
+from analyzer.sources.base import BOM, HEAD_BYTES, RAW_LIMIT, is_packed, open_bytes, read_head
 from analyzer.sources.decode import Json, dump, encode, parse
 
 DOCUMENT_LIMIT = 512 << 20
@@ -102,6 +102,28 @@ def read_document(path: Path) -> tuple[Json, Problem | None]:
         return parse(raw.removeprefix(BOM)), None
     except DecodeError as error:
         return None, Problem(str(path), None, error.pointer, error.message, raw[:RAW_LIMIT])
+
+
+def holds_lines(path: Path) -> bool:
+    """Whether a file of JSON has a value on each line, and is not one value over many lines."""
+    try:
+        # An own opening, so that the one that follows a growing file is the reader's.
+        data = read_head(path).data if is_packed(path) else _beginning(path)
+    except OSError:
+        return True
+    first, end, _ = data.removeprefix(BOM).lstrip().partition(b"\n")
+    if not end or first[:1] not in (b"{", b"["):
+        return True
+    try:
+        parse(first)
+    except DecodeError:
+        return False
+    return True
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)
 
 
 def stem_of(path: Path) -> str:

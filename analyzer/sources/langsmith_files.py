@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
-from analyzer.sources.base import Head, read_head, read_records
+from analyzer.sources.base import Head, read_records
 from analyzer.sources.decode import Json, JsonObject, as_object, get_array, kind_of, parse
-from analyzer.sources.documents import outline, problem, read_document
+from analyzer.sources.documents import holds_lines, outline, problem, read_document
 
 PARQUET_MAGIC = b"PAR1"
 BATCH_ROWS = 64
@@ -64,12 +64,16 @@ def _columns(path: Path) -> set[str]:
         return set()
 
 
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+
+
 def read_runs(path: Path) -> Iterator[FoundRun | Problem]:
     """All runs of a file in its order, runs inside runs after those that hold them."""
-    head = read_head(path)
-    if head.data.startswith(PARQUET_MAGIC):
+    if _is_parquet(path):
         yield from _parquet(path)
-    elif _is_lines(head):
+    elif holds_lines(path):
         for found in read_records(path, _line):
             if isinstance(found, Problem):
                 yield found
@@ -81,16 +85,6 @@ def read_runs(path: Path) -> Iterator[FoundRun | Problem]:
             yield failed
         else:
             yield from _checked(path, _unpacked(document, None, "$"))
-
-
-def _is_lines(head: Head) -> bool:
-    if b"\n" not in head.data:
-        return True
-    try:
-        parse(head.lines[0] if head.lines else b"")
-    except DecodeError:
-        return False
-    return True
 
 
 def _line(raw: bytes, number: int) -> list[tuple[Json, int | None, str]]:

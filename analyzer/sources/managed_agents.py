@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, SessionKey
-from analyzer.sources.base import Context, Head, read_head, read_records
+from analyzer.sources.base import Context, Head, read_records
 from analyzer.sources.decode import (
     Json,
     JsonObject,
@@ -24,7 +24,14 @@ from analyzer.sources.decode import (
     parse,
     to_time,
 )
-from analyzer.sources.documents import outline, problem, read_document, run_name, stem_of
+from analyzer.sources.documents import (
+    holds_lines,
+    outline,
+    problem,
+    read_document,
+    run_name,
+    stem_of,
+)
 from analyzer.sources.managed_threads import Event, Threads
 
 _METHOD = "client.beta.sessions."
@@ -52,7 +59,7 @@ class ManagedAgentsSource:
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`. A list may be in any order and is held until the file's end."""
         recording = _Recording()
-        if _is_lines(read_head(path)):
+        if holds_lines(path):
             for found in read_records(path, recording.line):
                 if found is not None:
                     yield found
@@ -81,20 +88,6 @@ def _shows_events(data: bytes) -> bool:
         keys.get(f"{at}type", "").startswith(_FAMILIES) and f"{at}processed_at" in keys
         for at in _PLACES
     )
-
-
-def _is_lines(head: Head) -> bool:
-    """Whether the first line is a whole value, as it is not where one document fills the file."""
-    if b"\n" not in head.data:
-        return True
-    first = head.lines[0] if head.lines else b""
-    if first.startswith((*_NO_DATA, b"data:")):
-        return True
-    try:
-        parse(first)
-    except DecodeError:
-        return False
-    return True
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from analyzer.store.base import (
     script,
 )
 from analyzer.store.publish import Lock, WorkingCopy, meta, newest_version, version_of
-from analyzer.store.write import Batch, FileRow, counted_steps, put_facts, settle, unfinished
+from analyzer.store.write import Batch, FileRow, Tail, counted_steps, put_facts, settle, unfinished
 
 __all__ = [
     "SCOPED_TABLES",
@@ -42,6 +42,7 @@ __all__ = [
     "Scope",
     "SessionFacts",
     "Store",
+    "Tail",
     "query_names",
 ]
 

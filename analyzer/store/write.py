@@ -9,6 +9,7 @@ from typing import NamedTuple
 import duckdb
 import polars as pl
 
+from analyzer.model import Problem
 from analyzer.records import TABLES, Chunk, Columns, columns
 from analyzer.store.base import STEP_FACT_COLUMNS, Database, SessionFacts, script
 
@@ -47,6 +48,15 @@ FILE_COLUMNS = columns(
     "file_id:int owner:int source:text project:text user_id:text path:text size:int digest:bytes "
     "content:text n_steps:int n_parts:int n_problems:int"
 )
+
+
+class Tail(NamedTuple):
+    """Where in a recording begins what the next growth of its file may change."""
+
+    rec: int
+    seq: int
+    idx: int
+    pack: int
 
 
 def _frame(kinds: Mapping[str, str], pieces: Sequence[Columns]) -> pl.DataFrame:
@@ -150,6 +160,44 @@ class Batch:
             if statement.strip():
                 self._cursor.execute(statement, values)
         self._remove_rows([rec for (rec,) in recs])
+
+    def cut(self, file: FileRow, tails: Sequence[Tail], problems: Sequence[Problem]) -> bool:
+        """Take out the provisional end of a file, before its growth is added.
+
+        `problems` are those of that end. False, and nothing changed, if the file is no longer
+        stored as `file` says.
+        """
+        known = self._cursor.execute(
+            "SELECT size, digest FROM files WHERE file_id = $id", {"id": file.file_id}
+        ).fetchall()
+        if known != [(file.size, file.digest)]:
+            return False
+        self._cursor.register("tails", pl.DataFrame(tails, dict.fromkeys(Tail._fields, pl.Int64), orient="row"))
+        self._cursor.execute(script("cut_tail.sql"))
+        # Table names are this package's own and integers.
+        for (segment,) in self._cursor.execute(
+            "SELECT DISTINCT segment FROM pack_index"
+        ).fetchall():
+            table = f"packs_{segment:d}"
+            self._cursor.execute(
+                f"DELETE FROM {table} USING tails t "  # noqa: S608
+                f"WHERE {table}.rec = t.rec AND {table}.pack >= t.pack"
+            )
+        self._cursor.unregister("tails")
+        for found in problems:
+            self._cursor.execute(
+                "DELETE FROM problems WHERE file_id = $id AND line IS NOT DISTINCT FROM $line "
+                "AND pointer = $pointer AND message = $message",
+                {
+                    "id": file.file_id,
+                    "line": found.line,
+                    "pointer": found.pointer,
+                    "message": found.message,
+                },
+            )
+        for table in ("recordings", "files"):
+            self._cursor.execute(f"DELETE FROM {table} WHERE file_id = $id", {"id": file.file_id})  # noqa: S608
+        return True
 
     def remove_leftovers(self) -> None:
         """Take out rows of files that were never finished."""

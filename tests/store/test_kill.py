@@ -21,7 +21,7 @@ N_FILES = 6
 SCRIPT = """
 import os, signal, sys
 from importlib import import_module
-ingest = import_module('analyzer.intake')
+ingest = import_module('analyzer.intake.sink')
 from analyzer.store import publish
 from tests.steplines import SOURCES
 folder, event, n, workers = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -62,7 +62,7 @@ def copying(source, target):
             os.kill(os.getpid(), signal.SIGKILL)
     return copyfile(source, target)
 publish.shutil.copyfile = copying
-ingest.ingest([folder], folder + ".duckdb", sources=SOURCES, progress=progress, workers=workers)
+import_module('analyzer.intake').ingest([folder], folder + ".duckdb", sources=SOURCES, progress=progress, workers=workers)
 """
 
 EVENTS = [

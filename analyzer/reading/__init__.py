@@ -1,53 +1,43 @@
 """Reads one file into chunks, in this process or in a worker that speaks over its pipes.
 
 A worker is a plain Python process, never a fork: the parent may hold a database and threads. Each
-frame is a length (8 bytes, little endian) and a message; a chunk that is the last ends its job.
+frame is a length (8 bytes, little endian) and a message; a chunk that is the last ends its job. A
+worker that follows a growing file reads on from there each time it is told to (`growing`, `live`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from queue import Full, Queue
 from threading import Event, Lock
-from typing import IO, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 import msgspec
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, ReaderLostError
 from analyzer.model import LaneSteps, Problem
-from analyzer.records import Flattener, to_bytes
+from analyzer.reading.frames import read_frame, write_frame
+from analyzer.reading.growing import Growth
+from analyzer.reading.process import BOOT, Reader
+from analyzer.records import Chunk, Flattener, to_bytes
 from analyzer.sources.base import Context, JointSource, Source
 
-BOOT = """
-import importlib.util, sys, types
-sys.path[:] = sys.argv[1:]
-class Facade(types.ModuleType):
-    def __getattr__(self, name):
-        if name.startswith("__") or "_loaded" in self.__dict__:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self._loaded = True
-        self.__spec__.loader.exec_module(self)
-        return getattr(self, name)
-for name in ("analyzer", "analyzer.sources"):
-    facade = Facade(name)
-    facade.__spec__ = importlib.util.find_spec(name)
-    sys.modules[name] = facade
-    facade.__path__ = facade.__spec__.submodule_search_locations
-from analyzer.reading import serve
-serve()
-"""
-"""What a worker runs: the facades of the package and of its sources would load the database and
-every format, which a reader of one format never uses, so they are loaded when a name is missed."""
-
-
-TRUE = msgspec.msgpack.encode(True)
+__all__ = [
+    "BOOT",
+    "Answer",
+    "Job",
+    "Reader",
+    "Workers",
+    "encode",
+    "read",
+    "reference",
+    "serve",
+]
 
 
 class Job(msgspec.Struct, array_like=True):
@@ -62,6 +52,13 @@ class Job(msgspec.Struct, array_like=True):
     user: str
     keep_bodies: bool
     joint: bool = False
+    live: bool = False
+    """Read on when the file grows: the worker stays, and answers once more for each frame."""
+
+
+def encode(job: Job) -> bytes:
+    """A job as the message that asks a worker for it."""
+    return msgspec.msgpack.encode(job)
 
 
 def reference(source: Source) -> tuple[str, str]:
@@ -70,52 +67,36 @@ def reference(source: Source) -> tuple[str, str]:
     return kind.__module__, kind.__qualname__
 
 
-def read(job: Job, source: Source) -> Iterator[bytes]:
+def read(job: Job, source: Source, growth: Growth | None = None) -> Iterator[bytes]:
     """The encoded chunks of one job; the last one always comes, whatever the file holds."""
     flat = Flattener(job.file_id, keep_bodies=job.keep_bodies)
     context = Context(job.project, job.user, job.keep_bodies)
+    paths = [Path(os.fsdecode(path)) for path in job.paths]
+    if growth is not None:
+        paths = [growth.follow(paths[0], flat)]
+
+    def encoded(chunk: Chunk) -> bytes:
+        return to_bytes(chunk if growth is None else growth.stamped(chunk))
+
     try:
-        for entry in _entries(job, source, context):
+        for entry in _entries(job, source, paths, context):
             if isinstance(entry, Problem):
                 flat.problem(entry)
             else:
                 flat.add(entry)
             if flat.ready():
-                yield to_bytes(flat.take())
+                yield encoded(flat.take())
     except (OSError, InputError) as error:
-        flat.problem(
-            Problem(os.fsdecode(job.paths[0]), None, "$", f"the file cannot be read: {error}")
-        )
-    yield to_bytes(flat.take(last=True))
+        flat.problem(Problem(str(paths[0]), None, "$", f"the file cannot be read: {error}"))
+    yield encoded(flat.take(last=True))
 
 
-def _entries(job: Job, source: Source, context: Context) -> Iterator[LaneSteps | Problem]:
-    paths = [Path(os.fsdecode(path)) for path in job.paths]
+def _entries(
+    job: Job, source: Source, paths: Sequence[Path], context: Context
+) -> Iterator[LaneSteps | Problem]:
     if job.joint:
         return cast("JointSource", source).read_many(paths, context)
     return source.read(paths[0], context)
-
-
-def is_last(message: bytes) -> bool:
-    """Whether an encoded chunk is the last of its job: it is the one that ends in a true flag."""
-    return message[-1:] == TRUE
-
-
-def write_frame(stream: IO[bytes], message: bytes) -> None:
-    """Send one message."""
-    stream.write(len(message).to_bytes(8, "little"))
-    stream.write(message)
-    stream.flush()
-
-
-def read_frame(stream: IO[bytes]) -> bytes | None:
-    """Receive one message; None at the end of the stream, even in the middle of a message."""
-    head = stream.read(8)
-    if len(head) < 8:
-        return None
-    length = int.from_bytes(head, "little")
-    message = stream.read(length)
-    return message if len(message) == length else None
 
 
 def serve() -> None:
@@ -131,8 +112,12 @@ def serve() -> None:
             if job.source not in sources:
                 module, name = job.source
                 sources[job.source] = _resolve(module, name)
-            for message in read(job, sources[job.source]):
+            growth = Growth(out, sys.stdin.buffer) if job.live else None
+            for message in read(job, sources[job.source], growth):
                 write_frame(out, message)
+            if growth is not None:
+                # In the child of a fork; or the reading ended early, and there is nothing to go on.
+                os._exit(0)
     except (BrokenPipeError, KeyboardInterrupt):
         # The parent is gone or going; it says what there is to say.
         pass
@@ -165,7 +150,7 @@ class Workers:
         self._pulling = Lock()
         self._stop = Event()
         self._queue: Queue[Answer | None] = Queue(maxsize=2 * count)
-        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._readers: set[Reader] = set()
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="reader")
         self._done = [self._threads.submit(self._run) for _ in range(count)]
 
@@ -174,8 +159,8 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        for process in list(self._processes):
-            process.kill()
+        for reader in list(self._readers):
+            reader.kill()
         self._threads.shutdown()
 
     def __iter__(self) -> Iterator[Answer]:
@@ -191,37 +176,37 @@ class Workers:
             future.result()
 
     def _run(self) -> None:
-        process: subprocess.Popen[bytes] | None = None
+        reader: Reader | None = None
         try:
             while not self._stop.is_set():
                 with self._pulling:
                     job = next(self._jobs, None)
                 if job is None:
                     return
-                process = process or self._start()
-                if not self._ask(process, job):
-                    self._end(process)
-                    process = None
+                if reader is None:
+                    reader = Reader()
+                    self._readers.add(reader)
+                if not self._ask(reader, job):
+                    self._end(reader)
+                    reader = None
         finally:
-            if process is not None:
-                self._end(process)
+            if reader is not None:
+                self._end(reader)
             self._put(None)
 
-    def _ask(self, process: subprocess.Popen[bytes], job: Job) -> bool:
+    def _end(self, reader: Reader) -> None:
+        self._readers.discard(reader)
+        reader.close()
+
+    def _ask(self, reader: Reader, job: Job) -> bool:
         """Have a job read; whether the process lived to its end."""
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
-            write_frame(process.stdin, msgspec.msgpack.encode(job))
-        except BrokenPipeError:
-            self._put(Answer(job, None, process.wait()))
+            for message in reader.ask(encode(job)):
+                self._put(Answer(job, message))
+        except ReaderLostError as lost:
+            self._put(Answer(job, None, lost.exit_code))
             return False
-        while (message := read_frame(process.stdout)) is not None:
-            self._put(Answer(job, message))
-            if is_last(message):
-                return True
-        self._put(Answer(job, None, process.wait()))
-        return False
+        return True
 
     def _put(self, answer: Answer | None) -> None:
         while not self._stop.is_set():
@@ -230,21 +215,3 @@ class Workers:
             except Full:
                 continue
             return
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", BOOT, *sys.path]
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and text
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self._processes.add(process)
-        return process
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._processes.discard(process)
-        # Closing its input is how a worker learns that there is no more work.
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        process.stdout.close()
-        process.wait()
