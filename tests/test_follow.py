@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -363,6 +363,44 @@ def test_every_growth_of_a_real_recording_is_a_whole_reading(
             while sessions(store) != sessions(fresh):
                 assert time.monotonic() < until
                 time.sleep(0.2)
+    assert_as_if_read_whole(store, path, sources=ALL_SOURCES)
+
+
+def managed_agents(n: int) -> dict[str, Any]:
+    kind = "span.model_request_end" if n % 2 else "span.model_request_start"
+    usage = {"input_tokens": n, "output_tokens": 1}
+    at = f"2026-07-06T14:00:{n:02d}Z"
+    body = {"type": kind, "id": f"sevt_{n}", "processed_at": at, "session_id": "sesn_1"}
+    return body | {"model_request_start_id": f"sevt_{n - n % 2}", "model_usage": usage}
+
+
+def langsmith(n: int) -> dict[str, Any]:
+    body = {"id": f"r{n}", "run_type": "llm", "trace_id": "t", "start_time": 1_780_000_000 - n}
+    said = {"messages": [{"role": "user", "content": "Hi"}]}
+    return body | {"inputs": said, "outputs": {"usage_metadata": {"input_tokens": n}}}
+
+
+def telemetry(n: int) -> dict[str, Any]:
+    usage = {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0}
+    said = [
+        {"role": role, "content": f"{role} {k}", "usage": usage, "timestamp": 1_780_000_000_000 + k}
+        for k in range(n + 1)
+        for role in ("user", "assistant")
+    ]
+    return {"type": "agent.end", "sessionKey": "agent:main:main", "messages": said, "ts": n}
+
+
+@pytest.mark.parametrize("make", [managed_agents, langsmith, telemetry])
+def test_formats_that_are_understood_only_at_their_end_are_followed_too(
+    make: Callable[[int], dict[str, Any]], tmp_path: Path, store: Path
+) -> None:
+    path = write_lines(tmp_path / "log.jsonl", [make(n) for n in range(2)])
+    with Followed(store, path, sources=ALL_SOURCES) as followed:
+        followed.report()
+        for n in range(2, 6):
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(make(n)) + "\n")
+            followed.report()
     assert_as_if_read_whole(store, path, sources=ALL_SOURCES)
 
 
