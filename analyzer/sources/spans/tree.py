@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from analyzer.sources.langfuse.rows import Row, TraceRow
+from analyzer.sources.spans.rows import Row, TraceRow
 
 MAIN = "main"
 _EMBEDDINGS = "embeddings"
