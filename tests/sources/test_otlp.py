@@ -173,6 +173,37 @@ def test_bedrock_blocks_in_the_events_of_strands_are_read(read: Reader) -> None:
     assert step.stop_reason == "end_turn"
 
 
+def test_the_list_of_events_of_pydantic_ai_is_read(read: Reader) -> None:
+    function = {"name": "grep", "arguments": '{"q":"x"}'}
+    rows = [
+        {"event.name": "gen_ai.system.message", "role": "system", "content": "Find."},
+        {"event.name": "gen_ai.user.message", "role": "user", "content": "find x"},
+        {
+            "event.name": "gen_ai.assistant.message",
+            "role": "assistant",
+            "tool_calls": [{"id": "t1", "type": "function", "function": function}],
+        },
+        {"event.name": "gen_ai.tool.message", "role": "tool", "id": "t1", "content": "found"},
+        {"event.name": "gen_ai.choice", "message": {"role": "assistant", "content": "a.py"}},
+    ]
+    tool = {"name": "grep", "parameters_json_schema": {"type": "object"}}
+    given = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "gpt-5.4",
+        "events": json.dumps(rows),
+        "model_request_parameters": json.dumps({"function_tools": [tool]}),
+    }
+    lane = read.one(otel.request([otel.span(1, 1.78e9, given)]))
+    assert tools(lane) == ["grep"]
+    assert said(lane, lane.steps[0]) == [
+        ("text", None, "Find."),
+        ("text", None, "find x"),
+        ("tool_use", "grep", {"q": "x"}),
+        ("tool_result", "grep", "found"),
+    ]
+    assert answers(lane, lane.steps[0]) == ["a.py"]
+
+
 def test_a_conversation_kept_by_the_provider_shows_only_what_is_new(read: Reader) -> None:
     spans = []
     for n in range(2):
@@ -298,6 +329,16 @@ def test_the_counts_of_anthropic_beside_those_of_the_ai_sdk_are_taken(read: Read
     assert (found.cache_write_5m, found.cache_write_1h, found.output) == (50, 100, 9)
 
 
+def test_a_count_that_overlaps_others_is_taken_only_where_they_are_not(read: Reader) -> None:
+    names = {"prompt": 1000, "completion": 9, "prompt_details.cache_input": 950}
+    given = {f"llm.token_count.{key}": count for key, count in names.items()}
+    split = {"prompt_details.cache_read": 900, "prompt_details.cache_write": 50}
+    more = {f"llm.token_count.{key}": count for key, count in split.items()}
+    kind = {"openinference.span.kind": "LLM"}
+    assert counted(read.one(usage_only(kind | given))) == [(50, 950, None, 9)]
+    assert counted(read.one(usage_only(kind | given | more))) == [(50, 900, 50, 9)]
+
+
 def test_an_unknown_count_stays_unknown_and_a_wrong_one_is_a_problem(read: Reader) -> None:
     lane = read.one(usage_only({"gen_ai.usage.output_tokens": 9}, {}))
     assert [step.usage and step.usage.input for step in lane.steps] == [None, None]
@@ -403,6 +444,28 @@ def test_steps_within_a_microsecond_are_in_the_order_of_their_nanoseconds(read: 
     for span, rest in zip(spans, (700, 300, 500), strict=True):
         span["startTimeUnixNano"] = str(int(span["startTimeUnixNano"]) + rest)
     assert spans_of(read.one(otel.request(spans))) == [2, 3, 1]
+
+
+def test_a_framework_and_its_client_that_record_one_request_complete_each_other(
+    read: Reader,
+) -> None:
+    message = {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
+    outer = {**CHAT, **stated(1000, 900), "gen_ai.input.messages": json.dumps([message])}
+    spans = [
+        otel.span(1, 1.78e9, outer, name="call_llm"),
+        otel.span(2, 1.78e9, {"http.request.method": "POST"}, parent=1),
+        otel.span(3, 1.78e9 + 0.1, {**CHAT, **stated(1000, None)}, parent=2),
+    ]
+    lane = read.one(otel.request(spans))
+    assert (spans_of(lane), counted(lane)) == ([3], [(100, 900, None, 9)])
+    assert said(lane, lane.steps[0]) == [("text", None, "hi")]
+
+
+def test_the_note_that_a_span_has_begun_is_no_request(read: Reader) -> None:
+    pending = {"gen_ai.operation.name": "chat", "logfire.span_type": "pending_span"}
+    spans = [otel.span(1, 1.78e9, CHAT), otel.span(2, 1.78e9, pending, parent=1)]
+    assert spans_of(read.one(otel.request(spans))) == [1]
+    assert read.clean(otel.request(spans[1:])) == {}
 
 
 # -- sessions ---------------------------------------------------------------------------------

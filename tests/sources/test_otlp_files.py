@@ -160,6 +160,25 @@ def javascript() -> bytes:
     ).encode()
 
 
+def java() -> bytes:
+    """The logging exporter of the Java SDK: a resource a line."""
+    return lines([group for span in SPANS for group in otel.request([span])["resourceSpans"]])
+
+
+def readable_spans() -> bytes:
+    """Spans of the JavaScript SDK as `JSON.stringify` writes them."""
+    rows = []
+    for span in SPANS:
+        ids = {"traceId": span["traceId"], "spanId": span["spanId"], "traceFlags": 1}
+        start, end = (
+            list(divmod(int(span[f"{name}TimeUnixNano"]), 10**9)) for name in ("start", "end")
+        )
+        row = {"name": span["name"], "_spanContext": ids, "attributes": plain(span)}
+        row |= {"parentSpanContext": {"spanId": span["parentSpanId"]}, "status": {"code": 0}}
+        rows.append({**row, "startTime": start, "endTime": end, "events": []})
+    return lines(rows)
+
+
 def phoenix_span(span: Json, given: dict[str, Json]) -> Json:
     return {
         "id": "U3BhbjoxMg==",
@@ -223,6 +242,8 @@ FORMS: dict[str, Callable[[], bytes]] = {
         python_console,
         python_lines,
         javascript,
+        java,
+        readable_spans,
         phoenix,
         phoenix_nested,
         phoenix_frame,

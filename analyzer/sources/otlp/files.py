@@ -28,7 +28,7 @@ GROUPS = ("resourceSpans", "resourceLogs", "batches")
 IGNORED = ("resourceMetrics", "resource_metrics", "resourceProfiles")
 WRAPPERS = ("data", "trace", "traces", "result", "spans")
 """Fields in which servers and tools wrap what they give out."""
-_SCOPED = (
+SCOPED = (
     "scopeSpans",
     "instrumentationLibrarySpans",
     "scopeLogs",
@@ -208,6 +208,9 @@ def _unpack(document: Json, place: Place, depth: int = 0) -> Iterator[Found | Pr
     if listed:
         for key, value in listed:
             yield from _groups(value, _at(place, f".{key}"))
+    elif any(field_of(document, key) is not None for key in SCOPED):
+        # The Java SDK logs each resource by itself.
+        yield from _groups([document], place)
     elif is_span(document) or is_log(document):
         yield Found(document, Origins(), place, is_log(document))
     elif any(key in document for key in IGNORED):
@@ -228,7 +231,7 @@ def _groups(groups: Sequence[Json], place: Place) -> Iterator[Found | Problem]:
         if not isinstance(group, Mapping):
             yield _unknown(group, here)
             continue
-        for key in _SCOPED:
+        for key in SCOPED:
             scoped = field_of(group, key)
             for j, holder in enumerate(scoped if isinstance(scoped, Sequence) else ()):
                 inner = _at(here, f".{key}[{j}]")

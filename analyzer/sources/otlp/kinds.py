@@ -48,6 +48,8 @@ def kind_of_span(given: Attributes, *, spends: bool) -> str:
 
     `spends` says that it has token counts, which tells a model call where no convention names it.
     """
+    if given.get("logfire.span_type") == "pending_span":
+        return "SPAN"  # a note that a span has begun, sent as a span of its own
     stated = (text_at(given, "langfuse.observation.type") or "").upper()
     if stated in TYPES:
         return stated

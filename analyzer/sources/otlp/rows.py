@@ -53,6 +53,11 @@ _TIER = (
     "gen_ai.openai.response.service_tier",
     "gen_ai.request.service_tier",
 )
+_ENVIRONMENT = (
+    "langfuse.environment",
+    "deployment.environment.name",
+    "deployment.environment",
+)
 _COSTS = ("gen_ai.usage.cost", "llm.cost.total", "gen_ai.cost.total")
 _STOPS = ("gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.finish_reason")
 _METADATA = (
@@ -76,6 +81,7 @@ def row_of(span: Span) -> Row:
     call = kind in MODEL_CALLS
     sent, answer = content_of(given, span.events) if call else (None, None)
     provider = text_at(given, *_PROVIDER, "ai.model.provider")
+    failure = span.error or _stated_failure(given)
     return Row(
         id=span.id,
         place=span.place,
@@ -92,8 +98,8 @@ def row_of(span: Span) -> Row:
         updated=instant(span.end),
         fullness=len(given) + len(span.events),
         model=text_at(given, *_MODEL),
-        level="ERROR" if span.error else None,
-        status=span.error,
+        level="ERROR" if failure else None,
+        status=failure,
         input=sent,
         output=answer,
         metadata=_metadata(given, span, provider),
@@ -106,9 +112,7 @@ def row_of(span: Span) -> Row:
         costs=_costs(given),
         trace_name=text_at(given, "langfuse.trace.name"),
         tier=text_at(given, *_TIER),
-        environment=text_at(given, "langfuse.environment")
-        or text_at(resource, "langfuse.environment", "deployment.environment.name")
-        or text_at(resource, "deployment.environment"),
+        environment=text_at(given, *_ENVIRONMENT) or text_at(resource, *_ENVIRONMENT),
         version=text_at(given, "langfuse.version"),
         release=text_at(given, "langfuse.release") or text_at(resource, "langfuse.release"),
         prompt_name=text_at(given, "langfuse.observation.prompt.name", "gen_ai.prompt.name"),
@@ -122,6 +126,12 @@ def trace_of(span: Span) -> TraceRow | None:
     resource = span.origins.resource
     session, user = text_at(resource, *_SESSION), text_at(resource, *_USER)
     return TraceRow(span.trace_id, session, user) if session or user else None
+
+
+def _stated_failure(given: Attributes) -> str | None:
+    if text_at(given, "langfuse.observation.level") != "ERROR":
+        return None
+    return text_at(given, "langfuse.observation.status_message") or "ERROR"
 
 
 def _with_json_objects(given: Attributes) -> Attributes:

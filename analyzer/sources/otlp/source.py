@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
-
-import xxhash
 
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem
 from analyzer.sources.base import Context, Head
-from analyzer.sources.decode import Json, encode
 from analyzer.sources.documents import outline
-from analyzer.sources.otlp.content import content_of
-from analyzer.sources.otlp.files import GROUPS, IGNORED, WRAPPERS, Found, problem_of, read_objects
+from analyzer.sources.otlp.files import (
+    GROUPS,
+    IGNORED,
+    SCOPED,
+    WRAPPERS,
+    Found,
+    problem_of,
+    read_objects,
+)
+from analyzer.sources.otlp.joining import Logged, join
 from analyzer.sources.otlp.rows import row_of, trace_of
-from analyzer.sources.otlp.span import Event, read_log, read_span
-from analyzer.sources.spans.rows import Complaints
+from analyzer.sources.otlp.span import read_log, read_span
+from analyzer.sources.spans.rows import Complaints, TraceRow
 from analyzer.sources.spans.sessions import Gathered
 from analyzer.sources.spans.steps import Origin
 
 _ORIGIN = Origin("otlp", "span", "$.attributes", "$.attributes")
-_GROUP_NAMES = frozenset({*GROUPS, "resource_spans", "resource_logs"})
+_GROUP_NAMES = frozenset({*GROUPS, *SCOPED, "resource_spans", "resource_logs", "scope_spans"})
 _SPAN_NAMES = (
     frozenset({"context.trace_id", "context.span_id"}),
+    frozenset({"_spanContext.traceId", "_spanContext.spanId"}),
     frozenset({"traceId", "spanId", "attributes"}),
     frozenset({"trace_id", "span_id", "attributes"}),
     frozenset({"traceId", "timestamp", "duration", "attributes"}),
@@ -38,10 +44,7 @@ class _Read:
     """Everything that some files hold."""
 
     gathered: Gathered = field(default_factory=lambda: Gathered(_ORIGIN))
-    events: dict[tuple[str, str], dict[bytes, Event]] = field(default_factory=dict)
-    """Log records by the span they belong to, each once."""
-    bodies: dict[bytes, Json] = field(default_factory=dict)
-    """Every prompt repeats the messages before it; equal ones are kept once."""
+    logged: Logged = field(default_factory=Logged)
 
 
 class OtlpSource:
@@ -81,8 +84,7 @@ class OtlpSource:
                     yield found
                 else:
                     yield from _gather(found, read)
-        _join_events(read)
-        _mark_nested_runs(read.gathered)
+        join(read.gathered, read.logged)
         yield from read.gathered.steps(context)
 
 
@@ -98,12 +100,16 @@ def _gather(found: Found, read: _Read) -> Iterator[Problem]:
     complaints = Complaints()
     try:
         if found.log:
-            _gather_log(found, read)
+            log = read_log(found.value)
+            if log is not None and log.event.name.startswith("gen_ai."):
+                read.logged.add(log)
             return
         span = read_span(found.value, found.origins, found.place, complaints)
         trace = trace_of(span)
         if trace is not None:
-            read.gathered.traces.setdefault(trace.id, trace)
+            known = read.gathered.traces.get(trace.id, trace)
+            # Of several resources one is taken, whichever file comes first.
+            read.gathered.traces[trace.id] = min(known, trace, key=_resource_order)
         read.gathered.add(span.trace_id, row_of(span), complaints)
     except DecodeError as error:
         complaints.add(error.pointer, error.message)
@@ -113,42 +119,5 @@ def _gather(found: Found, read: _Read) -> Iterator[Problem]:
         yield problem_of(found.value, found.place, message, pointer)
 
 
-# -- events that are log records --------------------------------------------------------------
-
-
-def _gather_log(found: Found, read: _Read) -> None:
-    log = read_log(found.value)
-    if log is None or not log.event.name.startswith("gen_ai."):
-        return
-    event = log.event
-    digest = xxhash.xxh3_128_digest(encode([event.attributes, event.body]))
-    body = read.bodies.setdefault(digest, event.body)
-    known = read.events.setdefault((log.trace_id, log.span_id), {})
-    # The same record may lie in two files.
-    key = event.at.to_bytes(12, "big", signed=True) + event.name.encode() + digest
-    known.setdefault(key, replace(event, body=body))
-
-
-def _join_events(read: _Read) -> None:
-    """Give spans the messages that were logged beside them."""
-    for (trace_id, span_id), known in read.events.items():
-        row = read.gathered.rows.get((trace_id, span_id))
-        if row is None or not row.is_call or row.content is not None:
-            continue
-        sent, answer = content_of({}, sorted(known.values(), key=lambda event: event.at))
-        if sent is not None or answer is not None:
-            row = replace(row, input=sent, output=answer, fullness=row.fullness + 1)
-            read.gathered.add(trace_id, row, Complaints())
-
-
-def _mark_nested_runs(gathered: Gathered) -> None:
-    """A run of requests that a tool started is an agent, although no convention says so."""
-    for (trace_id, span_id), row in gathered.rows.items():
-        if row.type != "CHAIN" or not (row.name or "").startswith("ai."):
-            continue
-        above, seen = gathered.rows.get((trace_id, row.parent_id or "")), {span_id}
-        while above is not None and above.id not in seen and above.type != "TOOL":
-            seen.add(above.id)
-            above = gathered.rows.get((trace_id, above.parent_id or ""))
-        if above is not None and above.type == "TOOL":
-            gathered.rows[trace_id, span_id] = replace(row, type="AGENT")
+def _resource_order(trace: TraceRow) -> tuple[str, str]:
+    return trace.session_id or "\U0010ffff", trace.user_id or ""

@@ -116,7 +116,7 @@ def is_log(obj: JsonObject) -> bool:
 
 
 def _ids(obj: JsonObject) -> tuple[Json, Json]:
-    context = field_of(obj, "context", "spanContext")
+    context = field_of(obj, "context", "spanContext", "_spanContext")
     holder = context if isinstance(context, Mapping) else obj
     trace_id = field_of(holder, "traceId") or obj.get("context.trace_id")
     span_id = field_of(holder, "spanId") or obj.get("context.span_id")

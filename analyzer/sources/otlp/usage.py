@@ -23,6 +23,8 @@ _RENAMED = {
     "completion": "completion_tokens",
     "total": "total_tokens",
     "prompt_details.cache_input": "cached_tokens",
+    "thinking_tokens": "reasoning_tokens",
+    "reasoning_output_tokens": "reasoning_tokens",
     "input_tokens.cached": "input_cached_tokens",
     "input_tokens.cache_write": "input_cache_write",
     "output_tokens.reasoning": "reasoning_tokens",
@@ -74,12 +76,15 @@ _FAMILIES = (
     ("openinference", "llm.token_count."),
     ("ai", "ai.usage."),
     ("llm", "llm.usage."),
+    ("openai", "gen_ai.openai.usage."),
 )
 
 
 def _known(counts: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     """Counts with a known meaning. Others are parts of these, prices, or settings."""
     for key, value in counts.items():
+        if key == "prompt_details.cache_input" and "prompt_details.cache_read" in counts:
+            continue  # it overlaps the others without saying how
         inner = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), None)
         name = _RENAMED.get(inner or key, inner or key)
         bucket = bucket_of(name)
