@@ -10,9 +10,11 @@ import pytest
 
 from analyzer.diagnose.lane import diagnose_lane
 from analyzer.ledger import lane_ledger
-from analyzer.model import Lane, Part, Step
+from analyzer.model import Lane, LaneSteps, Part, Step
 from analyzer.pricing import PriceBook
 from analyzer.sources.anthropic_log import AnthropicLogSource
+from analyzer.sources.base import Context
+from analyzer.sources.otlp import OtlpSource
 from tests import spans as otel
 from tests.builders import anthropic_records, keep_newest, write_lines
 from tests.reading import lanes as lanes_of_file
@@ -426,6 +428,43 @@ def test_a_run_of_the_ai_sdk_inside_a_tool_is_a_lane_of_its_own(read: Reader) ->
     }
 
 
+def test_the_requests_of_claude_code_are_lanes_by_their_agent(read: Reader) -> None:
+    def asked(number: int, second: float, uncached: int, **more: Any) -> dict[str, Any]:
+        given = {
+            "session.id": "s",
+            "span.type": "llm_request",
+            "model": "claude-opus-5",
+            "gen_ai.system": "anthropic",
+            "input_tokens": uncached,
+            "output_tokens": 9,
+            "cache_read_tokens": 80,
+            "cache_creation_tokens": 20,
+            "query_source": "repl_main_thread",
+            "stop_reason": "tool_use",
+        }
+        trace = f"{1 + (number > 3):032x}"
+        return otel.span(number, 1.78e9 + second, given | more, trace=trace, parent=99)
+
+    spans = [
+        asked(1, 0, 2),
+        asked(2, 10, 500, agent_id="a1", query_source="agent:Explore"),
+        asked(3, 20, 3, success=False, error="529"),
+        asked(4, 30, 4),
+        asked(5, 40, 7, agent_id="a1", query_source="agent:Explore"),
+        asked(6, 50, 8, query_source="generate_session_title"),
+    ]
+    lanes = {lane.name: lane for lane in read.clean(otel.request(spans)).values()}
+    assert {name: spans_of(lane) for name, lane in lanes.items()} == {
+        "main": [1, 3, 4],
+        "subagent a1": [2, 5],
+        "subagent generate_session_title": [6],
+    }
+    assert counted(lanes["main"]) == [(2, 80, 20, 9), (3, 80, 20, 9), (4, 80, 20, 9)]
+    assert counted(lanes["subagent a1"])[0] == (500, 80, 20, 9)
+    assert [step.error for step in lanes["main"].steps] == [None, "529", None]
+    assert lanes["subagent a1"].parent == "main"
+
+
 def test_a_failed_request_says_why(read: Reader) -> None:
     raised = [("exception", {"exception.message": "529 overloaded"})]
     spans = [
@@ -502,6 +541,21 @@ def test_a_session_is_sought_in_metadata_then_in_the_resource_then_named_by_its_
     assert read.one(told).session.session_id == "r"
     bare = otel.request([otel.span(1, 1.78e9, CHAT)])
     assert read.one(bare).session.session_id == f"trace:{otel.TRACE}"
+
+
+def test_a_title_comes_from_any_span_and_every_step_has_its_labels(tmp_path: Path) -> None:
+    root = {"langfuse.trace.name": "Fix the import", "langfuse.trace.tags": ["x"]}
+    given = {**CHAT, "gen_ai.response.id": "msg_1", "langfuse.environment": "prod"}
+    path = tmp_path / "a.json"
+    spans = [otel.span(1, 1.78e9, root), otel.span(2, 1.78e9 + 1, given, parent=1)]
+    path.write_text(json.dumps(otel.request(spans)))
+    (batch,) = OtlpSource().read(path, Context())
+    assert isinstance(batch, LaneSteps)
+    assert batch.title == "Fix the import"
+    labels = dict(batch.steps[0].labels)
+    assert labels["otlp.trace_name"] == "Fix the import"
+    assert labels["otlp.response"] == "msg_1"
+    assert (labels["environment"], labels["service"], labels["otlp.scope"]) == ("prod", "s", "test")
 
 
 def test_a_session_lies_in_two_files_and_traces(read: Reader, truth: Lane) -> None:

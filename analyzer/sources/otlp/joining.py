@@ -11,7 +11,7 @@ from analyzer.sources.decode import Json, JsonObject, encode
 from analyzer.sources.otlp.content import content_of
 from analyzer.sources.otlp.span import Event, LogEvent
 from analyzer.sources.spans.keys import Bucket, bucket_of
-from analyzer.sources.spans.rows import Complaints, Row
+from analyzer.sources.spans.rows import Complaints, Row, nested
 from analyzer.sources.spans.sessions import Gathered
 
 Key = tuple[str, str]
@@ -42,6 +42,10 @@ def join(gathered: Gathered, logged: Logged) -> None:
     for inner, outer in list(_pairs(gathered.rows)):
         gathered.rows[inner] = _completed(gathered.rows[inner], gathered.rows[outer])
     _mark_nested_runs(gathered.rows)
+    for key, row in list(gathered.rows.items()):
+        if row.is_call and (agent := _agent_of(row)):
+            gathered.rows[key[0], agent.id] = agent
+            gathered.rows[key] = replace(row, parent_id=agent.id)
 
 
 def _add_messages(gathered: Gathered, logged: Logged) -> None:
@@ -113,3 +117,22 @@ def _mark_nested_runs(rows: dict[Key, Row]) -> None:
         is_run = row.type == "CHAIN" and (row.name or "").startswith("ai.")
         if is_run and any(rows[above].type == "TOOL" for above in _above(key, rows)):
             rows[key] = replace(row, type="AGENT")
+
+
+def _agent_of(row: Row) -> Row | None:
+    """The sub-agent whose id Claude Code writes on a request; also what asks beside the main loop.
+
+    No span stands for it, so one is made.
+    """
+    agent, source = nested(row, "agent_id"), nested(row, "query_source")
+    if isinstance(source, str) and (source == "sdk" or source.startswith("repl_main_thread")):
+        source = None
+    who = agent or source
+    if not isinstance(who, str):
+        return None
+    return replace(
+        Row(f"agent:{who}", row.place, trace_id=row.trace_id, parent_id=row.parent_id),
+        type="AGENT",
+        name=f"subagent {who}",
+        start=row.start,
+    )

@@ -2,7 +2,7 @@
 
 Sources, all read 2026-11: opentelemetry.io/docs/specs/semconv/gen-ai, the OpenInference
 specification (github.com/Arize-ai/openinference/spec), ai-sdk.dev/docs/ai-sdk-core/telemetry,
-github.com/traceloop/openllmetry.
+github.com/traceloop/openllmetry, code.claude.com/docs/en/monitoring-usage.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _OPENINFERENCE = {
 }
 _TRACELOOP = {"workflow": "CHAIN", "task": "SPAN", "agent": "AGENT", "tool": "TOOL"}
 _REQUESTS = {"chat": "GENERATION", "completion": "GENERATION", "embedding": "EMBEDDING"}
+_CLAUDE_CODE = {"llm_request": "GENERATION", "tool": "TOOL", "interaction": "CHAIN"}
 _MODELS = ("gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "ai.model.id")
 _AGENTS = ("agent_name", "gen_ai.agent.name", "gen_ai.agent.id")
 
@@ -58,10 +59,13 @@ def kind_of_span(given: Attributes, *, spends: bool) -> str:
         or _ai_sdk(text_at(given, "ai.operationId") or "")
         or _OPERATIONS.get((text_at(given, "gen_ai.operation.name") or "").lower())
         or _REQUESTS.get((text_at(given, "llm.request.type") or "").lower())
+        or _CLAUDE_CODE.get(text_at(given, "span.type") or "")
         or _TRACELOOP.get((text_at(given, "traceloop.span.kind") or "").lower())
     )
     if named:
         return named
+    if "gen_ai.tool.name" in given:
+        return "TOOL"
     if text_at(given, *_AGENTS):
         return "AGENT"
     if "gcp.vertex.agent.llm_request" in given or (spends and text_at(given, *_MODELS)):

@@ -7,6 +7,7 @@ Sources: as in `kinds`; for `langfuse.*` the attributes that Langfuse's server u
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from analyzer.sources.decode import Json
 from analyzer.sources.otlp.content import content_of
@@ -15,8 +16,9 @@ from analyzer.sources.otlp.span import Span
 from analyzer.sources.otlp.usage import SpanUsage, usage_of
 from analyzer.sources.otlp.values import Attributes, below, instant, text_at
 from analyzer.sources.spans.blocks import decoded
-from analyzer.sources.spans.rows import MODEL_CALLS, Row, TraceRow
+from analyzer.sources.spans.rows import Row, TraceRow
 from analyzer.sources.spans.shapes import SETTINGS
+from analyzer.sources.spans.steps import provider_of
 
 _SESSION = (
     "langfuse.session.id",
@@ -45,6 +47,7 @@ _MODEL = (
     "llm.model_name",
     "ai.model.id",
     "model_name",
+    "model",
 )
 _PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 _PROVIDERS = {"gcp": "google", "vertex_ai": "google", "vertexai": "google"}
@@ -59,7 +62,12 @@ _ENVIRONMENT = (
     "deployment.environment",
 )
 _COSTS = ("gen_ai.usage.cost", "llm.cost.total", "gen_ai.cost.total")
-_STOPS = ("gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.finish_reason")
+_STOPS = (
+    "gen_ai.response.finish_reasons",
+    "ai.response.finishReason",
+    "llm.finish_reason",
+    "stop_reason",
+)
 _METADATA = (
     "langfuse.observation.metadata.",
     "ai.telemetry.metadata.",
@@ -72,17 +80,13 @@ _LONGEST = 200
 
 
 def row_of(span: Span) -> Row:
-    """One span as a row."""
+    """One span as a row; one that asked no model and sums up nothing only has its place in the tree."""
     given = _with_json_objects(span.attributes)
-    resource = span.origins.resource
     usage = usage_of(given)
     spends = usage is not None and any(isinstance(n, int) and n > 0 for n in usage.counts.values())
     kind = kind_of_span(given, spends=spends)
-    call = kind in MODEL_CALLS
-    sent, answer = content_of(given, span.events) if call else (None, None)
-    provider = text_at(given, *_PROVIDER, "ai.model.provider")
     failure = span.error or _stated_failure(given)
-    return Row(
+    row = Row(
         id=span.id,
         place=span.place,
         key=f"otlp:{span.trace_id}:{span.id}",
@@ -97,16 +101,26 @@ def row_of(span: Span) -> Row:
         end=instant(span.end),
         updated=instant(span.end),
         fullness=len(given) + len(span.events),
-        model=text_at(given, *_MODEL),
         level="ERROR" if failure else None,
         status=failure,
+    )
+    return _spending(row, span, given, usage) if spends or row.is_call else row
+
+
+def _spending(row: Row, span: Span, given: Attributes, usage: SpanUsage | None) -> Row:
+    """The row with what was asked and answered, and what that took."""
+    resource = span.origins.resource
+    provider = text_at(given, *_PROVIDER, "ai.model.provider")
+    sent, answer = content_of(given, span.events) if row.is_call else (None, None)
+    row = replace(
+        row,
+        model=text_at(given, *_MODEL),
         input=sent,
         output=answer,
         metadata=_metadata(given, span, provider),
         parameters=_parameters(given),
         usage=usage.counts if usage else None,
-        sums=spends and not call,
-        sender=_sender(span, provider, usage) if usage else None,
+        sums=usage is not None and not row.is_call,
         promised=usage.promised if usage else None,
         total_cost=_cost(given),
         costs=_costs(given),
@@ -119,16 +133,32 @@ def row_of(span: Span) -> Row:
         tags=_tags(given),
         labels=_labels(given, resource),
     )
+    return replace(row, sender=_sender(row, span, usage)) if usage else row
 
 
-def trace_of(span: Span) -> TraceRow | None:
-    """What the resource says of a span's trace; None where it says nothing."""
+def trace_of(span: Span, known: TraceRow | None) -> TraceRow | None:
+    """What the spans of a trace say of it as a whole, with one more span; None for nothing.
+
+    Of several values the least is taken, so that the order of the spans does not matter.
+    """
     resource = span.origins.resource
-    session, user = text_at(resource, *_SESSION), text_at(resource, *_USER)
-    return TraceRow(span.trace_id, session, user) if session or user else None
+    told = (
+        text_at(resource, *_SESSION),
+        text_at(resource, *_USER),
+        text_at(span.attributes, "langfuse.trace.name"),
+    )
+    if not any(told):
+        return known
+    before = (known.session_id, known.user_id, known.name) if known else (None, None, None)
+    session, user, name = (
+        min((v for v in pair if v), default=None) for pair in zip(told, before, strict=True)
+    )
+    return TraceRow(span.trace_id, session, user, name=name)
 
 
 def _stated_failure(given: Attributes) -> str | None:
+    if given.get("span.type") == "llm_request" and given.get("success") in (False, "false"):
+        return text_at(given, "error", "status_code") or "ERROR"
     if text_at(given, "langfuse.observation.level") != "ERROR":
         return None
     return text_at(given, "langfuse.observation.status_message") or "ERROR"
@@ -144,10 +174,12 @@ def _with_json_objects(given: Attributes) -> Attributes:
     return out
 
 
-def _sender(span: Span, provider: str | None, usage: SpanUsage) -> str:
+def _sender(row: Row, span: Span, usage: SpanUsage) -> str:
     """Spans that were counted by the same code: what one of them proves holds for the others."""
     origins = span.origins
-    return "\0".join((origins.scope, origins.scope_version, provider or "", usage.family))
+    stated = text_at(span.attributes, *_PROVIDER, "ai.model.provider") or ""
+    vendor = provider_of(row) or row.model or ""
+    return "\0".join((origins.scope, origins.scope_version, stated, vendor, usage.family))
 
 
 def _metadata(given: Attributes, span: Span, provider: str | None) -> dict[str, Json]:
@@ -161,6 +193,9 @@ def _metadata(given: Attributes, span: Span, provider: str | None) -> dict[str, 
     for name, value in given.items():
         if name.endswith(("cache_miss_reason", "cache_miss_reason.type")):
             out["cache_miss_reason"] = value
+    for name in ("agent_id", "query_source"):
+        if text_at(given, name):
+            out[name] = text_at(given, name)
     stop = _stop_reason(given)
     if stop:
         out["stop_reason"] = stop

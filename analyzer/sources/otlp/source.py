@@ -23,7 +23,7 @@ from analyzer.sources.otlp.files import (
 from analyzer.sources.otlp.joining import Logged, join
 from analyzer.sources.otlp.rows import row_of, trace_of
 from analyzer.sources.otlp.span import read_log, read_span
-from analyzer.sources.spans.rows import Complaints, TraceRow
+from analyzer.sources.spans.rows import Complaints
 from analyzer.sources.spans.sessions import Gathered
 from analyzer.sources.spans.steps import Origin
 
@@ -105,11 +105,10 @@ def _gather(found: Found, read: _Read) -> Iterator[Problem]:
                 read.logged.add(log)
             return
         span = read_span(found.value, found.origins, found.place, complaints)
-        trace = trace_of(span)
+        traces = read.gathered.traces
+        trace = trace_of(span, traces.get(span.trace_id))
         if trace is not None:
-            known = read.gathered.traces.get(trace.id, trace)
-            # Of several resources one is taken, whichever file comes first.
-            read.gathered.traces[trace.id] = min(known, trace, key=_resource_order)
+            traces[trace.id] = trace
         read.gathered.add(span.trace_id, row_of(span), complaints)
     except DecodeError as error:
         complaints.add(error.pointer, error.message)
@@ -117,7 +116,3 @@ def _gather(found: Found, read: _Read) -> Iterator[Problem]:
         complaints.add("$", "expected a span of sane depth, got deeper nesting than can be read")
     for pointer, message in complaints.found:
         yield problem_of(found.value, found.place, message, pointer)
-
-
-def _resource_order(trace: TraceRow) -> tuple[str, str]:
-    return trace.session_id or "\U0010ffff", trace.user_id or ""

@@ -34,6 +34,7 @@ _RENAMED = {
     "outputTokenDetails.reasoningTokens": "reasoningTokens",
     "completion_tokens_details.reasoning": "reasoning_tokens",
 }
+_CLAUDE_CODE = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
 _PREFIXES = ("details.", "experimental.")
 _PARTS: frozenset[Bucket] = frozenset({"read", "write", "write_5m", "write_1h", "reasoning"})
 
@@ -58,6 +59,10 @@ def usage_of(given: Attributes) -> SpanUsage | None:
     raw = _provider_usage(given)
     if any(bucket_of(key) == "input" for key in raw):
         return SpanUsage(raw, False, "provider")
+    if given.get("span.type") == "llm_request":
+        # Claude Code names Anthropic's own counts, which are exclusive, without any prefix.
+        own = {key: given[key] for key in _CLAUDE_CODE if given.get(key) is not None}
+        return SpanUsage(own, False, "claude-code") if own else None
     families = [(name, dict(_known(below(given, prefix)))) for name, prefix in _FAMILIES]
     families = [(name, counts) for name, counts in families if counts]
     if not families:
