@@ -122,6 +122,20 @@ def test_without_content_there_is_usage_and_no_prompt(read: Reader, truth: Lane)
     assert {step.prompt for step in lane.steps} == {None}
 
 
+def test_messages_without_what_was_said_are_no_prompt(read: Reader) -> None:
+    call = {"id": "t1", "type": "function", "function": {"name": "grep"}}
+    events = [
+        ("gen_ai.user.message", {"gen_ai.system": "openai"}),
+        ("gen_ai.assistant.message", {"tool_calls": [call]}),
+        ("gen_ai.tool.message", {"id": "t1"}),
+        ("gen_ai.choice", {"index": 0, "message": {"role": "assistant"}}),
+    ]
+    hidden = {"openinference.span.kind": "LLM", "input.value": "__REDACTED__"}
+    for given, noted in ((CHAT, events), (hidden | {"output.value": "__REDACTED__"}, [])):
+        (step,) = read.one(otel.request([otel.span(1, 1.78e9, given, events=noted)])).steps
+        assert (step.prompt, step.response) == (None, ())
+
+
 def test_gemini_requests_of_adk_are_read_with_their_hidden_cache_counts(read: Reader) -> None:
     sent = {
         "model": "gemini-2.5-pro",
@@ -291,6 +305,18 @@ def test_reasoning_is_a_part_of_the_output(read: Reader) -> None:
     usage = read.one(usage_only(given)).steps[0].usage
     assert usage is not None
     assert (usage.output, usage.reasoning, usage.cache_read) == (9, 5, None)
+
+
+def test_counts_written_as_texts_or_with_a_point_are_counts(read: Reader) -> None:
+    outer = {k: str(v) for k, v in stated(1000, 900).items()}
+    inner = {k: float(v) for k, v in stated(1000, 900).items()}
+    common = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    spans = [
+        otel.span(1, 1.78e9, common | outer),
+        otel.span(2, 1.78e9 + 1, common | inner, parent=1),
+        otel.span(3, 1.78e9 + 9, common | outer),
+    ]
+    assert counted(read.one(otel.request(spans))) == [(100, 900, None, 9)] * 2
 
 
 def test_counts_under_several_names_count_once(read: Reader) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from analyzer.sources.decode import Json, JsonObject, get_object, get_text
+from analyzer.sources.decode import Json, JsonObject, get_array, get_object, get_text
 from analyzer.sources.otlp.span import Event
 from analyzer.sources.otlp.values import Attributes, below, tree_at, unfold
 from analyzer.sources.spans.blocks import decoded
@@ -144,12 +144,26 @@ def _ai_answer(given: Attributes, _: Sequence[Event]) -> Json:
 def _message_events(given: Attributes, events: Sequence[Event]) -> Json:
     """Messages that are events of their own, in order."""
     rows = [_event_message(event) for event in events if event.name in _MESSAGE_EVENTS]
-    return rows or [m for m in _logged(given) if not _is_choice(m)] or None
+    rows = rows or [m for m in _logged(given) if not _is_choice(m)]
+    return rows if any(map(_has_content, rows)) else None
 
 
 def _choice_events(given: Attributes, events: Sequence[Event]) -> Json:
     rows = [_event_message(event) for event in events if event.name == _CHOICE]
-    return rows or [m for m in _logged(given) if _is_choice(m)] or None
+    rows = rows or [m for m in _logged(given) if _is_choice(m)]
+    return rows if any(map(_has_content, rows)) else None
+
+
+def _has_content(message: JsonObject) -> bool:
+    """Whether an event says what was said, and not only that something was, with content off."""
+    inner = get_object(message, "message") or message
+    if inner.get("content") or inner.get("parts"):
+        return True
+    return any(
+        "arguments" in get_object(call, "function")
+        for call in get_array(inner, "tool_calls")
+        if isinstance(call, Mapping)
+    )
 
 
 def _event_message(event: Event) -> JsonObject:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from analyzer.errors import DecodeError
 from analyzer.sources.decode import Json, JsonObject, get_array, get_object
@@ -84,12 +85,15 @@ class LogEvent:
 def field_of(obj: JsonObject, *names: str) -> Json:
     """The first of some fields that is there, each in camel or in snake case."""
     for name in names:
-        for key in (name, _snake(name)):
-            if obj.get(key) is not None:
-                return obj[key]
+        value = obj.get(name)
+        if value is None:
+            value = obj.get(_snake(name))
+        if value is not None:
+            return value
     return None
 
 
+@cache
 def _snake(name: str) -> str:
     return "".join("_" + c.lower() if c.isupper() else c for c in name)
 
@@ -134,7 +138,7 @@ def read_span(obj: JsonObject, origins: Origins, place: Place, complaints: Compl
     trace_id, span_id = (hex_id(v, n) for v, n in zip(_ids(obj), (16, 8), strict=True))
     if not trace_id or not span_id:
         raise DecodeError("expected a trace id and a span id that are not zero, got none")
-    if "resource" in obj or any(key in obj for key in _SCOPES):
+    if "resource" in obj or not obj.keys().isdisjoint(_SCOPES):
         own = origins_of(obj.get("resource"), obj)
         origins = Origins(
             own.resource or origins.resource,
@@ -142,7 +146,7 @@ def read_span(obj: JsonObject, origins: Origins, place: Place, complaints: Compl
             own.scope_version or origins.scope_version,
         )
     given = attributes(obj.get("attributes"))
-    if any(key in obj for key in _FLAT_IDS):
+    if not obj.keys().isdisjoint(_FLAT_IDS):
         given |= attributes(below(obj, "attributes."))
     kind = obj.get("span_kind")
     if isinstance(kind, str) and kind:

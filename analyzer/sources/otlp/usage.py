@@ -34,6 +34,8 @@ _RENAMED = {
     "outputTokenDetails.reasoningTokens": "reasoningTokens",
     "completion_tokens_details.reasoning": "reasoning_tokens",
 }
+_HINTS = ("usage", "token", "providerMetadata", "llm_response")
+"""Most spans are of databases and servers; none of these is in the names of their attributes."""
 _CLAUDE_CODE = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
 _PREFIXES = ("details.", "experimental.")
 _PARTS: frozenset[Bucket] = frozenset({"read", "write", "write_5m", "write_1h", "reasoning"})
@@ -51,6 +53,8 @@ class SpanUsage:
 
 def usage_of(given: Attributes) -> SpanUsage | None:
     """The token counts of a span; None where it has none."""
+    if not any(hint in name for name in given for hint in _HINTS):
+        return None
     stated, _ = decoded(given.get("langfuse.observation.usage_details"))
     if not isinstance(stated, Mapping):
         stated = below(given, "langfuse.observation.usage_details.")
@@ -61,7 +65,7 @@ def usage_of(given: Attributes) -> SpanUsage | None:
         return SpanUsage(raw, False, "provider")
     if given.get("span.type") == "llm_request":
         # Claude Code names Anthropic's own counts, which are exclusive, without any prefix.
-        own = {key: given[key] for key in _CLAUDE_CODE if given.get(key) is not None}
+        own = {key: _whole(given[key]) for key in _CLAUDE_CODE if given.get(key) is not None}
         return SpanUsage(own, False, "claude-code") if own else None
     families = [(name, dict(_known(below(given, prefix)))) for name, prefix in _FAMILIES]
     families = [(name, counts) for name, counts in families if counts]
@@ -94,7 +98,16 @@ def _known(counts: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
         name = _RENAMED.get(inner or key, inner or key)
         bucket = bucket_of(name)
         if bucket and value is not None and (inner is None or bucket in _PARTS):
-            yield name, value
+            yield name, _whole(value)
+
+
+def _whole(value: Json) -> Json:
+    """A count as a whole number, which some SDKs write as a text or with a point."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 17:
+        return int(value)
+    return value
 
 
 def _without_remainder(given: Attributes, usage: SpanUsage) -> SpanUsage:

@@ -23,6 +23,8 @@ def with_content(row: Row, memory: Memory) -> Row:
 
     Raises `RecursionError` for content nested absurdly deep.
     """
+    if row.type != "GENERATION" and row.input is row.output is row.tool_definitions is None:
+        return row
     content = None
     if row.type == "GENERATION":
         content = read_request(

@@ -21,6 +21,7 @@ _MASKS = (
     "redacted-by-litellm",
     "<secret>",
     "[REDACTED]",
+    "__REDACTED__",
 )
 _CUTS = (
     "[TRUNCATED: Field exceeded size limit]",
