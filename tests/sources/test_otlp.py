@@ -14,6 +14,7 @@ from analyzer.model import Lane, LaneSteps, Part, Step
 from analyzer.pricing import PriceBook
 from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.sources.base import Context
+from analyzer.sources.langfuse import LangfuseSource
 from analyzer.sources.otlp import OtlpSource
 from tests import spans as otel
 from tests.builders import anthropic_records, keep_newest, write_lines
@@ -596,3 +597,38 @@ def test_a_session_lies_in_two_files_and_traces(read: Reader, truth: Lane) -> No
         assert lane.session.session_id == "run"
         assert counted(lane) == counted(truth)
         assert verdicts(lane) == verdicts(truth)
+
+
+# -- real shapes ------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_a_generation_reads_the_same_from_a_span_and_from_langfuse(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    paths = sorted((shared_data / "langfuse" / "examples").glob("shape_*.json"))
+    assert len(paths) > 15
+    for path in paths:
+        shape = json.loads(path.read_text())
+        observation = shape["observation"]
+        given = {
+            "langfuse.observation.type": observation["type"].lower(),
+            "langfuse.observation.model.name": observation.get("model"),
+            "langfuse.observation.usage_details": json.dumps(observation.get("usageDetails") or {}),
+        }
+        row = {**observation, "traceId": otel.TRACE, "startTime": "2026-10-02T09:00:00Z"}
+        for side in ("input", "output"):
+            content = observation.get(side)
+            text = content if content is None or isinstance(content, str) else json.dumps(content)
+            given[f"langfuse.observation.{side}"] = text
+            row[side] = text
+        tool_definitions = (row.get("metadata") or {}).get("attributes") or {}
+        given |= {key: v for key, v in tool_definitions.items() if isinstance(v, str)}
+        span, page = tmp_path / "span.json", tmp_path / "page.json"
+        named = {key: v for key, v in given.items() if v is not None}
+        span.write_text(json.dumps(otel.request([otel.span(1, 1.7909316e9, named)])))
+        page.write_text(json.dumps({"data": [row], "meta": {}}))
+        mine = lanes_of_file(OtlpSource(), span)["main"]
+        theirs = lanes_of_file(LangfuseSource(), page)["main"]
+        assert counted(mine) == counted(theirs), path.name
+        assert [p.digest for p in mine.pool] == [p.digest for p in theirs.pool], path.name
