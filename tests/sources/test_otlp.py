@@ -558,6 +558,18 @@ def test_a_trace_belongs_to_the_session_that_any_of_its_spans_names(
     assert read.one(otel.request(spans)).session.session_id == "the-session"
 
 
+def test_an_attribute_made_for_sessions_counts_before_one_that_often_holds_them(
+    read: Reader,
+) -> None:
+    spans = [
+        otel.span(1, 1.78e9, {"gen_ai.conversation.id": "root"}),
+        otel.span(2, 1.78e9 + 1, {**CHAT, "session.id": "early"}, parent=1),
+        otel.span(3, 1.78e9 + 2, {**CHAT, "session.id": "late"}, parent=1),
+    ]
+    for order in (spans, spans[::-1]):
+        assert read.one(otel.request(order)).session.session_id == "early"
+
+
 def test_a_session_is_sought_in_metadata_then_in_the_resource_then_named_by_its_trace(
     read: Reader,
 ) -> None:

@@ -2,7 +2,7 @@
 
 Read in this order: `values` (what the protocol writes around a value) → `span` (one span, whichever
 tool dumped it) → `files` (where spans lie in a file) → `kinds`, `usage`, `content` (one convention
-beside another) → `rows`, `joining` → `source`; `analyzer.sources.spans` makes steps of the rows.
+beside another) → `rows`, `owners`, `joining` → `source`; `analyzer.sources.spans` makes steps of the rows.
 """
 
 from analyzer.sources.otlp.source import OtlpSource

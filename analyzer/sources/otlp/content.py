@@ -59,7 +59,7 @@ def _system(given: Attributes) -> Json:
 
 
 def _tools(given: Attributes) -> Json:
-    for name in ("gen_ai.tool.definitions", "ai.prompt.tools"):
+    for name in ("gen_ai.tool.definitions", "ai.prompt.tools", "llm.invocation_parameters.tools"):
         listed, _ = decoded(given.get(name))
         if listed:
             return listed

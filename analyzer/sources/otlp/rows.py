@@ -1,4 +1,4 @@
-"""A span as a row: who it belongs to, what it is, what it spent, what it says.
+"""A span as a row: what it is, what it spent, what it says.
 
 Sources: as in `kinds`; for `langfuse.*` the attributes that Langfuse's server understands
 (langfuse.com/integrations/native/opentelemetry, 2026-11).
@@ -16,29 +16,10 @@ from analyzer.sources.otlp.span import Span
 from analyzer.sources.otlp.usage import SpanUsage, usage_of
 from analyzer.sources.otlp.values import Attributes, below, instant, text_at
 from analyzer.sources.spans.blocks import decoded
-from analyzer.sources.spans.rows import Row, TraceRow
+from analyzer.sources.spans.rows import Row
 from analyzer.sources.spans.shapes import SETTINGS
 from analyzer.sources.spans.steps import provider_of
 
-_SESSION = (
-    "langfuse.session.id",
-    "session.id",
-    "gen_ai.conversation.id",
-    "traceloop.association.properties.session_id",
-    "traceloop.association.properties.thread_id",
-    "ai.telemetry.metadata.sessionId",
-    "metadata.session_id",
-    "metadata.thread_id",
-    "gcp.vertex.agent.session_id",
-)
-_USER = (
-    "langfuse.user.id",
-    "user.id",
-    "enduser.id",
-    "traceloop.association.properties.user_id",
-    "ai.telemetry.metadata.userId",
-    "metadata.user_id",
-)
 _MODEL = (
     "langfuse.observation.model.name",
     "gen_ai.response.model",
@@ -79,9 +60,11 @@ _LONGEST = 200
 """Characters of a metadata value that is kept: numbers and names, and no content."""
 
 
-def row_of(span: Span) -> Row:
-    """One span as a row; one that asked no model and sums up nothing only has its place in the tree."""
-    given = _with_json_objects(span.attributes)
+def row_of(span: Span, given: Attributes) -> Row:
+    """One span as a row; `given` are its attributes with JSON objects spread out.
+
+    A span that asked no model and sums up nothing only has its place in the tree.
+    """
     usage = usage_of(given)
     spends = usage is not None and any(isinstance(n, int) and n > 0 for n in usage.counts.values())
     kind = kind_of_span(given, spends=spends)
@@ -94,8 +77,6 @@ def row_of(span: Span) -> Row:
         type=kind,
         parent_id=span.parent_id,
         name=span.name,
-        session_id=text_at(given, *_SESSION),
-        user_id=text_at(given, *_USER),
         start=instant(span.start),
         subtick=(span.start or 0) % 1000,
         end=instant(span.end),
@@ -124,7 +105,6 @@ def _spending(row: Row, span: Span, given: Attributes, usage: SpanUsage | None) 
         promised=usage.promised if usage else None,
         total_cost=_cost(given),
         costs=_costs(given),
-        trace_name=text_at(given, "langfuse.trace.name"),
         tier=text_at(given, *_TIER),
         environment=text_at(given, *_ENVIRONMENT) or text_at(resource, *_ENVIRONMENT),
         version=text_at(given, "langfuse.version"),
@@ -136,26 +116,6 @@ def _spending(row: Row, span: Span, given: Attributes, usage: SpanUsage | None) 
     return replace(row, sender=_sender(row, span, usage)) if usage else row
 
 
-def trace_of(span: Span, known: TraceRow | None) -> TraceRow | None:
-    """What the spans of a trace say of it as a whole, with one more span; None for nothing.
-
-    Of several values the least is taken, so that the order of the spans does not matter.
-    """
-    resource = span.origins.resource
-    told = (
-        text_at(resource, *_SESSION),
-        text_at(resource, *_USER),
-        text_at(span.attributes, "langfuse.trace.name"),
-    )
-    if not any(told):
-        return known
-    before = (known.session_id, known.user_id, known.name) if known else (None, None, None)
-    session, user, name = (
-        min((v for v in pair if v), default=None) for pair in zip(told, before, strict=True)
-    )
-    return TraceRow(span.trace_id, session, user, name=name)
-
-
 def _stated_failure(given: Attributes) -> str | None:
     if given.get("span.type") == "llm_request" and given.get("success") in (False, "false"):
         return text_at(given, "error", "status_code") or "ERROR"
@@ -164,7 +124,7 @@ def _stated_failure(given: Attributes) -> str | None:
     return text_at(given, "langfuse.observation.status_message") or "ERROR"
 
 
-def _with_json_objects(given: Attributes) -> Attributes:
+def with_json_objects(given: Attributes) -> Attributes:
     """Attributes with the objects spread out that some conventions write as JSON texts."""
     out = dict(given)
     for name in ("metadata", "llm.invocation_parameters"):

@@ -21,7 +21,8 @@ from analyzer.sources.otlp.files import (
     read_objects,
 )
 from analyzer.sources.otlp.joining import Logged, join
-from analyzer.sources.otlp.rows import row_of, trace_of
+from analyzer.sources.otlp.owners import Owners
+from analyzer.sources.otlp.rows import row_of, with_json_objects
 from analyzer.sources.otlp.span import read_log, read_span
 from analyzer.sources.spans.rows import Complaints
 from analyzer.sources.spans.sessions import Gathered
@@ -45,6 +46,7 @@ class _Read:
 
     gathered: Gathered = field(default_factory=lambda: Gathered(_ORIGIN))
     logged: Logged = field(default_factory=Logged)
+    owners: Owners = field(default_factory=Owners)
 
 
 class OtlpSource:
@@ -84,6 +86,7 @@ class OtlpSource:
                     yield found
                 else:
                     yield from _gather(found, read)
+        read.gathered.traces |= {trace.id: trace for trace in read.owners.traces()}
         join(read.gathered, read.logged)
         yield from read.gathered.steps(context)
 
@@ -105,11 +108,9 @@ def _gather(found: Found, read: _Read) -> Iterator[Problem]:
                 read.logged.add(log)
             return
         span = read_span(found.value, found.origins, found.place, complaints)
-        traces = read.gathered.traces
-        trace = trace_of(span, traces.get(span.trace_id))
-        if trace is not None:
-            traces[trace.id] = trace
-        read.gathered.add(span.trace_id, row_of(span), complaints)
+        given = with_json_objects(span.attributes)
+        read.owners.add(span, given)
+        read.gathered.add(span.trace_id, row_of(span, given), complaints)
     except DecodeError as error:
         complaints.add(error.pointer, error.message)
     except RecursionError:
