@@ -9,12 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
-
-from analyzer.model import Lane, LaneSteps, Problem
-from analyzer.sources.base import Context
-from analyzer.sources.otlp import OtlpSource
 
 Attributes = dict[str, Any]
 Written = tuple[Attributes, list[tuple[str, Attributes]]]
@@ -398,48 +393,3 @@ def run(
         at = datetime.fromisoformat(record["ts"])
         spans.append(span(number + 2, at, given, parent=1, events=events))
     return spans
-
-
-# -- reading ----------------------------------------------------------------------------------
-
-
-class Reader:
-    """Writes documents into files of a folder and reads them together."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, *documents: Any) -> tuple[dict[str, Lane], list[Problem]]:
-        paths = []
-        for i, document in enumerate(documents):
-            raw = document if isinstance(document, bytes) else json.dumps(document).encode()
-            paths.append(self.folder / f"{i}.json")
-            paths[-1].write_bytes(raw)
-        entries = list(OtlpSource().read_many(paths, Context()))
-        batches = [e for e in entries if isinstance(e, LaneSteps)]
-        return (
-            {f"{b.session.session_id}/{b.lane}": _lane(b) for b in batches},
-            [e for e in entries if isinstance(e, Problem)],
-        )
-
-    def clean(self, *documents: Any) -> dict[str, Lane]:
-        """The lanes of documents in which nothing is wrong."""
-        lanes, problems = self(*documents)
-        assert problems == []
-        return lanes
-
-    def one(self, *documents: Any) -> Lane:
-        """The only lane."""
-        (lane,) = self.clean(*documents).values()
-        return lane
-
-
-def _lane(batch: LaneSteps) -> Lane:
-    pool = tuple(part for step in batch.steps for part in step.new_parts)
-    return Lane(batch.session, batch.lane, batch.steps, pool, batch.parent)
-
-
-def counted(lane: Lane) -> list[tuple[int | None, ...]]:
-    """Input, read, written and output tokens of the steps."""
-    usages = [step.usage for step in lane.steps if step.usage is not None]
-    return [(u.input, u.cache_read, u.cache_write, u.output) for u in usages]

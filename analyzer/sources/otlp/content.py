@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from analyzer.sources.decode import Json, JsonObject, get_array, get_object, get_text
 from analyzer.sources.otlp.span import Event
-from analyzer.sources.otlp.values import Attributes, below, tree_at, unfold
+from analyzer.sources.otlp.values import Attributes, below, is_list, tree_at, unfold
 from analyzer.sources.spans.blocks import decoded
 
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -41,7 +41,7 @@ def _whole_request(sent: Json, given: Attributes) -> Json:
             more[name] = beside
     if isinstance(value, Mapping):
         return {**more, **value}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if is_list(value):
         return {**more, "messages": value, **_continued(given)}
     if isinstance(value, str) and more and not value.lstrip().startswith(("{", "[")):
         return {**more, "prompt": value}

@@ -21,6 +21,7 @@ from analyzer.model import Problem
 from analyzer.sources.base import BOM, RAW_LIMIT, ends_with_newline, open_bytes, read_lines
 from analyzer.sources.decode import Json, JsonObject, dump, get_array, kind_of, parse
 from analyzer.sources.otlp.span import Origins, field_of, is_log, is_span, origins_of
+from analyzer.sources.otlp.values import is_list
 from analyzer.sources.spans.rows import Place
 
 GROUPS = ("resourceSpans", "resourceLogs", "batches")
@@ -126,7 +127,7 @@ def _several(text: str, path: Path) -> Iterator[Found | Problem]:
     at = 0
     line = 1
     while True:
-        start = _GAP.match(text, at).end()  # type: ignore[union-attr]
+        start = _behind_gap(text, at)
         line += text.count("\n", at, start)
         if start >= len(text):
             return
@@ -144,6 +145,11 @@ def _several(text: str, path: Path) -> Iterator[Found | Problem]:
             reason = f"expected JSON, got {piece[:40]!r}"
             yield _damage(place, reason, len(found), piece[:RAW_LIMIT].encode("utf-8", "replace"))
         line += text.count("\n", start, at)
+
+
+def _behind_gap(text: str, at: int) -> int:
+    gap = _GAP.match(text, at)
+    return gap.end() if gap else at
 
 
 def _decode(text: str, at: int) -> tuple[Json, int] | None:
@@ -183,7 +189,7 @@ def _salvage_array(text: str, at: int, origins: Origins, place: Place, found: li
         return at
     at += 1
     while True:
-        at = _GAP.match(text, at).end()  # type: ignore[union-attr]
+        at = _behind_gap(text, at)
         decoded = _decode(text, at)
         if decoded is None:
             return at
@@ -196,15 +202,15 @@ def _salvage_array(text: str, at: int, origins: Origins, place: Place, found: li
 
 
 def _unpack(document: Json, place: Place, depth: int = 0) -> Iterator[Found | Problem]:
-    if isinstance(document, Sequence) and not isinstance(document, str):
+    if is_list(document) and depth < _MAX_NESTING:
         for i, entry in enumerate(document):
-            yield from _unpack(entry, _at(place, f"[{i}]"), depth)
+            yield from _unpack(entry, _at(place, f"[{i}]"), depth + 1)
         return
     if not isinstance(document, Mapping):
         yield _unknown(document, place)
         return
     groups = [(key, field_of(document, key)) for key in GROUPS]
-    listed = [(key, value) for key, value in groups if isinstance(value, Sequence)]
+    listed = [(key, value) for key, value in groups if is_list(value)]
     if listed:
         for key, value in listed:
             yield from _groups(value, _at(place, f".{key}"))
@@ -233,7 +239,7 @@ def _groups(groups: Sequence[Json], place: Place) -> Iterator[Found | Problem]:
             continue
         for key in SCOPED:
             scoped = field_of(group, key)
-            for j, holder in enumerate(scoped if isinstance(scoped, Sequence) else ()):
+            for j, holder in enumerate(scoped if is_list(scoped) else ()):
                 inner = _at(here, f".{key}[{j}]")
                 if isinstance(holder, Mapping):
                     yield from _held(holder, group.get("resource"), inner)

@@ -6,7 +6,7 @@ Sources: as in `kinds`; for `langfuse.*` the attributes that Langfuse's server u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from analyzer.sources.decode import Json
@@ -14,7 +14,7 @@ from analyzer.sources.otlp.content import content_of
 from analyzer.sources.otlp.kinds import kind_of_span
 from analyzer.sources.otlp.span import Span
 from analyzer.sources.otlp.usage import SpanUsage, usage_of
-from analyzer.sources.otlp.values import Attributes, below, instant, text_at
+from analyzer.sources.otlp.values import Attributes, below, instant, is_list, text_at
 from analyzer.sources.spans.blocks import decoded
 from analyzer.sources.spans.rows import Row
 from analyzer.sources.spans.shapes import SETTINGS
@@ -168,7 +168,7 @@ def _metadata(given: Attributes, span: Span, provider: str | None) -> dict[str, 
 def _stop_reason(given: Attributes) -> str | None:
     for name in _STOPS:
         value, _ = decoded(given.get(name))
-        if isinstance(value, Sequence) and not isinstance(value, str):
+        if is_list(value):
             value = value[0] if value else None
         if isinstance(value, str) and value:
             return value
@@ -204,7 +204,7 @@ def _costs(given: Attributes) -> dict[str, Json] | None:
 def _tags(given: Attributes) -> tuple[str, ...] | None:
     for name in ("langfuse.trace.tags", "tag.tags"):
         value, _ = decoded(given.get(name))
-        if isinstance(value, Sequence) and not isinstance(value, str):
+        if is_list(value):
             return tuple(tag for tag in value if isinstance(tag, str)) or None
     return None
 

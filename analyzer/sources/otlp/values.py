@@ -12,6 +12,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TypeGuard
 
 from analyzer.sources.decode import EARLIEST_EPOCH, Json, JsonObject, to_time
 
@@ -25,6 +26,11 @@ _LONGEST_PATH = 24
 _DEEPEST = 64
 _PLAIN = ("stringValue", "string_value", "boolValue", "bool_value", "bytesValue", "bytes_value")
 _NUMBERS = ("intValue", "int_value", "doubleValue", "double_value")
+
+
+def is_list(value: Json) -> TypeGuard[Sequence[Json]]:
+    """Whether a value is a JSON array."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 # -- ids and times ----------------------------------------------------------------------------
@@ -65,7 +71,7 @@ def nanoseconds(value: Json, pointer: str) -> int | None:
         value = int(value[:20])
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
+    if is_list(value) and len(value) == 2:
         seconds, rest = value
         if isinstance(seconds, int) and isinstance(rest, int):
             value = seconds * _SECOND + rest
@@ -114,7 +120,7 @@ def _number(value: Json) -> Json:
 
 def _values(holder: JsonObject) -> Sequence[Json]:
     values = holder.get("values")
-    return values if isinstance(values, Sequence) and not isinstance(values, str) else ()
+    return values if is_list(values) else ()
 
 
 def _pairs(entries: Iterable[Json]) -> Iterator[tuple[str, Json]]:
@@ -129,7 +135,7 @@ def attributes(given: Json) -> dict[str, Json]:
     if isinstance(given, Mapping):
         for name, value in given.items():
             _spread(out, name, value, 0)
-    elif isinstance(given, Sequence) and not isinstance(given, str):
+    elif is_list(given):
         for name, value in _pairs(given):
             _spread(out, name, any_value(value), 0)
     return out
@@ -163,8 +169,7 @@ def tree_at(given: Attributes, name: str) -> Json:
     """The value that is spread over the names below one name; numbered names are a list."""
     if given.get(name) is not None:
         value = given[name]
-        is_list = isinstance(value, Sequence) and not isinstance(value, str)
-        return [unfold(entry) for entry in value] if is_list else value  # type: ignore[union-attr]
+        return [unfold(entry) for entry in value] if is_list(value) else value
     found = below(given, f"{name}.")
     return unfold(found) if found else None
 
@@ -183,8 +188,7 @@ def unfold(value: Json) -> Json:
                 break
             place = inner
         else:
-            is_list = isinstance(leaf, Sequence) and not isinstance(leaf, str)
-            place[last] = [unfold(entry) for entry in leaf] if is_list else leaf  # type: ignore[union-attr]
+            place[last] = [unfold(entry) for entry in leaf] if is_list(leaf) else leaf
     return _listed(root)
 
 
