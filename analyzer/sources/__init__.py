@@ -25,6 +25,7 @@ from analyzer.sources.mini_swe_agent import MiniSweAgentSource
 from analyzer.sources.openai_log import OpenAILogSource
 from analyzer.sources.opencode import OpenCodeSource
 from analyzer.sources.openhands import OpenHandsSource
+from analyzer.sources.otlp import OtlpSource
 from analyzer.sources.pi import PiSource
 from analyzer.sources.steps import StepsSource
 from analyzer.sources.swe_agent import SweAgentSource
@@ -49,6 +50,7 @@ _OWN: tuple[Source, ...] = (
     VcrSource(),
     LangSmithSource(),
     LangfuseSource(),
+    OtlpSource(),
     OpenAILogSource(),
     AnthropicLogSource(),
 )
