@@ -255,6 +255,9 @@ def reachable(home: str) -> set[str]:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
+            package = name.rpartition(".")[0]
+            if package.startswith(home + "."):
+                seen.add(package)  # it runs first, and may hold nothing but a docstring
             waiting += [t for t, _ in own_imports(modules()[name]) if t.startswith(home + ".")]
     return seen
 

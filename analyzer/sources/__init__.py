@@ -27,6 +27,7 @@ from analyzer.sources.openai_log import OpenAILogSource
 from analyzer.sources.openclaw_telemetry import OpenClawTelemetrySource
 from analyzer.sources.opencode import OpenCodeSource
 from analyzer.sources.openhands import OpenHandsSource
+from analyzer.sources.otlp import OtlpSource
 from analyzer.sources.pi import PiSource
 from analyzer.sources.steps import StepsSource
 from analyzer.sources.swe_agent import SweAgentSource
@@ -53,6 +54,7 @@ _OWN: tuple[Source, ...] = (
     ManagedAgentsSource(),
     LangSmithSource(),
     LangfuseSource(),
+    OtlpSource(),
     OpenAILogSource(),
     AnthropicLogSource(),
 )

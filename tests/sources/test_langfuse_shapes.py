@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analyzer.sources.langfuse.memory import Memory
-from analyzer.sources.langfuse.shapes import MEDIA, Request, read_request
-from analyzer.sources.langfuse.usage import normalise_usage
+from analyzer.sources.spans.memory import Memory
+from analyzer.sources.spans.shapes import MEDIA, Request, read_request
+from analyzer.sources.spans.usage import normalise_usage
 
 CALL = {
     "id": "call_1",

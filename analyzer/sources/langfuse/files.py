@@ -17,13 +17,13 @@ from analyzer.errors import DecodeError
 from analyzer.model import Problem
 from analyzer.sources.base import open_bytes, read_head, read_lines
 from analyzer.sources.decode import Json, JsonObject, dump, kind_of, parse
-from analyzer.sources.langfuse.rows import Place
 from analyzer.sources.langfuse.tables import (
     PARQUET_MAGIC,
     is_csv_head,
     read_csv,
     read_parquet,
 )
+from analyzer.sources.spans.rows import Place
 
 RAW_BYTES = 65_536
 _ARRAYS = ("data", "observations", "traces", "scores")

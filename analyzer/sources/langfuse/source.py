@@ -7,38 +7,28 @@ copies, and only then grouped into traces, sessions and lanes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from analyzer.errors import DecodeError
-from analyzer.model import LaneSteps, Problem, SessionKey
-from analyzer.sources.base import DEFAULT_PROJECT, Context, Head
-from analyzer.sources.langfuse.content import UNREADABLE, with_content
+from analyzer.model import LaneSteps, Problem
+from analyzer.sources.base import Context, Head
 from analyzer.sources.langfuse.files import Found, problem_of, read_objects
-from analyzer.sources.langfuse.lanes import Call, in_order, lanes
-from analyzer.sources.langfuse.memory import Memory
 from analyzer.sources.langfuse.rows import (
-    Complaints,
-    Row,
-    ScoreRow,
-    TraceRow,
     is_observation,
     is_score,
     is_trace,
-    merge,
     read_row,
     read_score,
     read_trace,
-    scope_of,
 )
-from analyzer.sources.langfuse.shapes import Request
-from analyzer.sources.langfuse.steps import LaneWriter
 from analyzer.sources.langfuse.tables import is_table
-from analyzer.sources.langfuse.tree import Trace, leaves
-from analyzer.sources.langfuse.usage import NormalisedUsage, Sender, judge, normalise_usage
+from analyzer.sources.spans.rows import Complaints
+from analyzer.sources.spans.sessions import Gathered
+from analyzer.sources.spans.steps import Origin
 
+_ORIGIN = Origin("langfuse", "observation", "$.usageDetails", "$.input")
 _SIGNATURES: tuple[tuple[bytes, ...], ...] = (
     (b'"traceId"', b'"startTime"', b'"projectId"'),
     (b'"trace_id"', b'"start_time"', b'"parent_observation_id"'),
@@ -49,22 +39,6 @@ _SIGNATURES: tuple[tuple[bytes, ...], ...] = (
     (b'"projectId"', b'"dataType"', b'"value"', b'"traceId"'),
 )
 _FOREIGN = re.compile(rb'"(resourceSpans|scopeSpans|run_type|sessionKind)"')
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """Everything that some files hold, before it is grouped."""
-
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-    traces: dict[str, TraceRow] = field(default_factory=dict)
-    scores: dict[tuple[str, ...], ScoreRow] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
-
-
-@dataclass(slots=True)
-class _SessionTraces:
-    key: SessionKey
-    traces: list[Trace] = field(default_factory=list)
 
 
 class LangfuseSource:
@@ -96,19 +70,17 @@ class LangfuseSource:
         Yields problems first, then one batch for each lane, a session's main lane first. All rows
         of the files are in memory until then, with the content of model calls only.
         """
-        gathered = _Gathered()
+        gathered = Gathered(_ORIGIN)
         for path in paths:
             for found in read_objects(path):
                 if isinstance(found, Problem):
                     yield found
                 else:
                     yield from _gather(found, gathered)
-        senders = _judge_senders(gathered.rows.values())
-        for session in _sessions(gathered, context):
-            yield from _read_session(session, senders, gathered, context)
+        yield from gathered.steps(context)
 
 
-def _gather(found: Found, gathered: _Gathered) -> Iterator[Problem]:
+def _gather(found: Found, gathered: Gathered) -> Iterator[Problem]:
     value, place = found.value, found.place
     if is_score(value):
         score = read_score(value)
@@ -125,7 +97,7 @@ def _gather(found: Found, gathered: _Gathered) -> Iterator[Problem]:
         yield problem_of(place, value, f"expected {expected}, got {got}", place.pointer)
 
 
-def _gather_row(found: Found, gathered: _Gathered) -> Iterator[Problem]:
+def _gather_row(found: Found, gathered: Gathered) -> Iterator[Problem]:
     value, place = found.value, found.place
     complaints = Complaints()
     try:
@@ -133,106 +105,10 @@ def _gather_row(found: Found, gathered: _Gathered) -> Iterator[Problem]:
     except DecodeError as error:
         yield problem_of(place, value, error.message, place.pointer + error.pointer[1:])
         return
+    gathered.add(row.project_id or "", row, complaints)
     for pointer, message in complaints.found:
         yield problem_of(place, value, message, place.pointer + pointer[1:])
-    for key in normalise_usage(row.usage or {}).bad_keys if row.is_call else ():
-        message = f"expected a whole token count from 0 to 2^53, got {str(row.usage)[:80]}"
-        yield problem_of(place, value, message, f"{place.pointer}.usageDetails.{key}")
-    try:
-        row = with_content(row, gathered.memory)
-    except RecursionError:
-        row = replace(row, key=f"langfuse:{row.id}", content=UNREADABLE, input=None, output=None)
-        message = "expected content of sane depth, got deeper nesting than can be read"
-        yield problem_of(place, value, message, f"{place.pointer}.input")
-    identity = (row.project_id or "", row.id)
-    known = gathered.rows.get(identity)
-    gathered.rows[identity] = merge(known, row) if known else row
 
 
 def _is_wrapper(value: Mapping[str, object]) -> bool:
     return any(isinstance(value.get(key), list) for key in ("observations", "traces", "data"))
-
-
-# -- usage ------------------------------------------------------------------------------------
-
-_SenderKey = tuple[str, str, str]
-_NO_CONTENT = Request(flags=("no_input", "no_output"))
-
-
-def _sender_key(row: Row) -> _SenderKey:
-    return row.project_id or "", scope_of(row), row.model or ""
-
-
-def _judge_senders(rows: Iterable[Row]) -> dict[_SenderKey, Sender]:
-    groups: dict[_SenderKey, list[tuple[NormalisedUsage, int | None]]] = {}
-    for row in rows:
-        if row.is_call and row.usage:
-            reading = _usage(row, None)
-            groups.setdefault(_sender_key(row), []).append((reading, row.input_size))
-    return {key: judge(records) for key, records in groups.items()}
-
-
-def _usage(row: Row, sender: Sender | None) -> NormalisedUsage:
-    reading = normalise_usage(row.usage or {}, sender)
-    if not row.usage_is_legacy:
-        return reading
-    flags = tuple(sorted({*reading.flags, "legacy_usage"}))
-    return replace(reading, flags=flags)
-
-
-# -- sessions ---------------------------------------------------------------------------------
-
-
-def _sessions(gathered: _Gathered, context: Context) -> list[_SessionTraces]:
-    """Traces grouped into sessions, those in the order of their first step."""
-    traces: dict[tuple[str, str], Trace] = {}
-    for row in gathered.rows.values():
-        trace_id = row.trace_id or row.id
-        key = (row.project_id or "", trace_id)
-        if key not in traces:
-            traces[key] = Trace(trace_id, key[0], row=gathered.traces.get(trace_id))
-        traces[key].rows[row.id] = row
-    ordered = sorted(traces.values(), key=lambda t: (t.start, t.id))
-    users: dict[tuple[str, str], set[str]] = {}
-    for trace in ordered:
-        user = trace.user()
-        if user:
-            users.setdefault((trace.project, _session_id(trace)), set()).add(user)
-    sessions: dict[SessionKey, _SessionTraces] = {}
-    for trace in ordered:
-        session_id = _session_id(trace)
-        known = users.get((trace.project, session_id), set())
-        user = trace.user() or (next(iter(known)) if len(known) == 1 else None)
-        project = context.project
-        if project == DEFAULT_PROJECT and trace.project:
-            project = trace.project
-        session = SessionKey(project, user or context.user, session_id)
-        sessions.setdefault(session, _SessionTraces(session)).traces.append(trace)
-    return list(sessions.values())
-
-
-def _session_id(trace: Trace) -> str:
-    return trace.session() or f"trace:{trace.id}"
-
-
-def _read_session(
-    session: _SessionTraces,
-    senders: Mapping[_SenderKey, Sender],
-    gathered: _Gathered,
-    context: Context,
-) -> Iterator[LaneSteps]:
-    calls = [
-        Call(
-            leaf,
-            leaf.row.content or _NO_CONTENT,
-            _usage(leaf.row, senders.get(_sender_key(leaf.row))),
-        )
-        for trace in session.traces
-        for leaf in leaves(trace)
-    ]
-    scores = [s for s in gathered.scores.values() if s.name]
-    title = next((t.row.name for t in session.traces if t.row and t.row.name), None)
-    title = title or next((c.leaf.row.trace_name for c in calls if c.leaf.row.trace_name), None)
-    for lane in lanes(in_order(calls)):
-        steps = LaneWriter(lane, scores, context.keep_content).steps(session.key)
-        yield LaneSteps(session.key, lane.name, steps, lane.parent, title)

@@ -13,8 +13,8 @@ import xxhash
 
 from analyzer.sources.blocks import Marked, message_parts
 from analyzer.sources.decode import Json, dump
-from analyzer.sources.langfuse.blocks import Calls, decoded
-from analyzer.sources.langfuse.messages import canonical
+from analyzer.sources.spans.blocks import Calls, decoded
+from analyzer.sources.spans.messages import canonical
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the usage counts of a Langfuse observation mean, as disjoint buckets.
+"""What the usage counts of a span mean, as disjoint buckets.
 
 Senders disagree on the names of the keys and on whether `input` holds the cached tokens. The tests
 here follow the arithmetic against the sender's own total; where one record cannot decide, all the
@@ -15,7 +15,7 @@ from typing import Literal
 
 from analyzer.model import Usage
 from analyzer.sources.decode import Json
-from analyzer.sources.langfuse.keys import (
+from analyzer.sources.spans.keys import (
     ALIASES,
     INCLUSIVE_BY_NAME,
     REASONING_BESIDE_OUTPUT,
@@ -43,6 +43,8 @@ class Sender:
     reports_write: bool = False
     bare_total: bool = False
     """Its total is input + output without cached tokens, so it says nothing about `input`."""
+    by_convention: bool = False
+    """`inclusive` is what the convention of its names promises; no record proves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +125,24 @@ def normalise_usage(
     return _result(counts, write, reading, sender)
 
 
-def judge(records: Iterable[tuple[NormalisedUsage, int | None]]) -> Sender:
+def judge(
+    records: Iterable[tuple[NormalisedUsage, int | None]], promise: bool | None = None
+) -> Sender:
     """What the records of one sender say together.
 
     Each record comes with an estimate of its prompt in tokens, where the prompt is known. One
-    record with less input than cached tokens proves an exclusive sender.
+    record with less input than cached tokens proves an exclusive sender. `promise` is what the
+    convention says of `input`; it holds until a record proves it broken.
     """
     rows = list(records)
     kinds = {row.evidence for row, _ in rows}
     proved = {"bare_total": False, "exclusive": False, "inclusive": True}
     verdicts = {proved[kind] for kind in kinds if kind in proved}
     inclusive: bool | None = None
-    if len(verdicts) == 1:
-        inclusive = verdicts.pop()
+    if promise is not None and len(verdicts) != 1:
+        inclusive = promise and not verdicts
+    elif len(verdicts) == 1:
+        inclusive = verdicts.copy().pop()
     elif not verdicts and "doubtful" in kinds:
         inclusive = _weigh([(r, e) for r, e in rows if r.evidence == "doubtful"])
     return Sender(
@@ -143,6 +150,7 @@ def judge(records: Iterable[tuple[NormalisedUsage, int | None]]) -> Sender:
         any(r.reports_read for r, _ in rows),
         any(r.reports_write for r, _ in rows),
         "bare_total" in kinds,
+        by_convention=promise is not None and not verdicts,
     )
 
 
@@ -319,9 +327,10 @@ def _plain(counts: _Counts, given: int, cached: int, output: int, sender: Sender
         return _Reading(given, output)
     if given < cached:
         return _Reading(given, output, "exclusive" if "input" in counts.buckets else "none")
-    if counts.inclusive_name or sender.inclusive:
+    if sender.inclusive or (counts.inclusive_name and sender.inclusive is None):
         kind: Evidence = "inclusive" if counts.inclusive_name else "doubtful"
-        return _Reading(given - cached, output, kind, ("input_inclusive",))
+        flags = ("by_convention", "input_inclusive")[0 if sender.by_convention else 1 :]
+        return _Reading(given - cached, output, kind, flags)
     if sender.inclusive is False:
         return _Reading(given, output, "doubtful")
     return _Reading(given, output, "doubtful", ("maybe_inclusive",))

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from analyzer.model import Part
-from analyzer.sources.langfuse.rows import nested
-from analyzer.sources.langfuse.shapes import Request
-from analyzer.sources.langfuse.tree import LaneKey, Leaf
-from analyzer.sources.langfuse.usage import NormalisedUsage
+from analyzer.sources.spans.rows import nested
+from analyzer.sources.spans.shapes import Request
+from analyzer.sources.spans.tree import LaneKey, Leaf
+from analyzer.sources.spans.usage import NormalisedUsage
 
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _OPEN_CONTEXTS = 32
@@ -60,16 +60,17 @@ class _Context:
 def in_order(calls: Iterable[Call]) -> list[Call]:
     """Steps by trace start, start, own number, length of the whole prompt, end, id.
 
-    Times are milliseconds and real ties occur; a longer prompt then comes after what it continues.
+    Times are often milliseconds and real ties occur; a longer prompt then comes after what it continues.
     """
     starts: dict[str, datetime] = {}
 
-    def place(call: Call) -> tuple[datetime, str, datetime, float, int, datetime, str]:
+    def place(call: Call) -> tuple[datetime, str, datetime, int, float, int, datetime, str]:
         row, trace = call.leaf.row, call.leaf.trace
         start = starts.setdefault(trace.id, trace.start)
         length = len(call.request.messages) if call.request.whole else 0
         at = row.start or _LATEST
-        return start, trace.id, at, _number(call), length, row.end or _LATEST, row.id
+        end = row.end or _LATEST
+        return start, trace.id, at, row.subtick, _number(call), length, end, row.id
 
     return sorted(calls, key=place)
 

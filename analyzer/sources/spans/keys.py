@@ -1,4 +1,4 @@
-"""The names under which senders file token counts in a Langfuse `usageDetails` object.
+"""The names under which senders file token counts on a span.
 
 Sources: langfuse.com/docs/observability/features/token-and-cost-tracking and the ingestion code of
 github.com/langfuse/langfuse at 62751446149b (2026-08-22).

@@ -1,4 +1,4 @@
-"""Content blocks of the dialects that Langfuse senders write, in the Anthropic form.
+"""Content blocks of the dialects that senders of spans write, in the Anthropic form.
 
 Owns the ids of tool calls too: some dialects have none, and pair a result with its call by order.
 """

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from analyzer.sources.blocks import Marked
 from analyzer.sources.decode import Json, JsonObject, dump, get_array, get_object, get_text
-from analyzer.sources.langfuse.blocks import Calls, decoded
-from analyzer.sources.langfuse.memory import Memory
-from analyzer.sources.langfuse.messages import canonical, is_message, is_tool_definition
-from analyzer.sources.langfuse.tools import first_set, read_system, read_tools
+from analyzer.sources.spans.blocks import Calls, decoded
+from analyzer.sources.spans.memory import Memory
+from analyzer.sources.spans.messages import canonical, is_message, is_tool_definition
+from analyzer.sources.spans.tools import first_set, read_system, read_tools
 
 MEDIA = "@@@langfuseMedia:"
 _MASKS = (
@@ -21,6 +21,7 @@ _MASKS = (
     "redacted-by-litellm",
     "<secret>",
     "[REDACTED]",
+    "__REDACTED__",
 )
 _CUTS = (
     "[TRUNCATED: Field exceeded size limit]",

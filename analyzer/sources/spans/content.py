@@ -7,10 +7,10 @@ from dataclasses import replace
 import xxhash
 
 from analyzer.sources.decode import dump
-from analyzer.sources.langfuse.blocks import decoded
-from analyzer.sources.langfuse.memory import Memory
-from analyzer.sources.langfuse.rows import Row, nested
-from analyzer.sources.langfuse.shapes import Request, read_request
+from analyzer.sources.spans.blocks import decoded
+from analyzer.sources.spans.memory import Memory
+from analyzer.sources.spans.rows import Row, nested
+from analyzer.sources.spans.shapes import Request, read_request
 from analyzer.tokens import estimate
 
 _HOOK_NAMES = frozenset({"LLM Call", "Subagent LLM Call"})
@@ -23,7 +23,8 @@ def with_content(row: Row, memory: Memory) -> Row:
 
     Raises `RecursionError` for content nested absurdly deep.
     """
-    key = _step_key(row)
+    if row.type != "GENERATION" and row.input is row.output is row.tool_definitions is None:
+        return row
     content = None
     if row.type == "GENERATION":
         content = read_request(
@@ -40,7 +41,7 @@ def with_content(row: Row, memory: Memory) -> Row:
         row,
         content=content,
         input_size=_size(row),
-        key=key,
+        key=_turn_key(row) or row.key,
         input=None,
         output=None,
         tool_definitions=None,
@@ -53,15 +54,15 @@ def _size(row: Row) -> int | None:
     return estimate(row.input if isinstance(row.input, str) else dump(row.input))
 
 
-def _step_key(row: Row) -> str:
-    """Identity of a step at its origin.
+def _turn_key(row: Row) -> str | None:
+    """Identity of a step that may be sent again as another span; None where the span is enough.
 
     The Claude Code hook sends old turns again under new ids when a session is resumed or forked, so
     there the request and its answer are the identity.
     """
     repeated = row.name in _HOOK_NAMES or any(nested(row, key) is not None for key in _HOOK_KEYS)
     if not repeated or row.start is None or row.output is None or not row.usage:
-        return f"langfuse:{row.id}"
+        return None
     what = "\0".join(
         (
             row.start.isoformat(),
@@ -72,4 +73,5 @@ def _step_key(row: Row) -> str:
         )
     )
     digest = xxhash.xxh3_128_hexdigest(what.encode("utf-8", "surrogatepass"))
-    return f"langfuse:turn:{digest}"
+    origin = row.key.split(":", 1)[0]
+    return f"{origin}:turn:{digest}"

@@ -1,4 +1,4 @@
-"""Single messages and content blocks of the dialects that Langfuse senders write, as one dialect.
+"""Single messages and content blocks of the dialects that senders of spans write, as one dialect.
 
 Everything becomes the Anthropic or chat form that `blocks.message_parts` reads, so that a message
 has the same digest as a response and as part of the next prompt, and across senders.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from analyzer.sources.decode import Json, JsonObject, dump, get_array, get_object, get_text
-from analyzer.sources.langfuse.blocks import (
+from analyzer.sources.spans.blocks import (
     RESULTS,
     Calls,
     argument_object,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from analyzer.errors import DecodeError
 from analyzer.sources.blocks import Marked, mark_of, system_parts, tool_parts
 from analyzer.sources.decode import Json, JsonObject, get_array, get_object, parse
-from analyzer.sources.langfuse.blocks import Calls, blocks, decoded
+from analyzer.sources.spans.blocks import Calls, blocks, decoded
 
 
 def first_set(obj: JsonObject, *keys: str) -> Json:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from analyzer.sources.langfuse.rows import Row, TraceRow
+from analyzer.sources.spans.rows import Row, TraceRow
 
 MAIN = "main"
 _EMBEDDINGS = "embeddings"
@@ -72,21 +72,22 @@ class Leaf:
 def leaves(trace: Trace) -> list[Leaf]:
     """The steps of a trace with their lanes, in no particular order."""
     steps = _calls(trace.rows)
-    paths = {row.id: tuple(_agents_above(row, trace.rows)) for row in steps}
+    paths = {row.id: _path(row, trace.rows) for row in steps}
     promoted = _promoted(steps, paths, trace.rows)
     return [_leaf(row, trace, paths[row.id], promoted) for row in steps]
 
 
 def _calls(rows: Mapping[str, Row]) -> list[Row]:
-    """Model calls without the aggregates among them."""
+    """Model calls without the aggregates among them; an aggregate where nothing inside has usage."""
+    alone = _alone(rows)
     wraps: dict[str, list[Row]] = {}
     for row in rows.values():
         if row.is_call:
             for above in _ancestors(row, rows):
-                if _is_agent(above) or above.type == "TOOL":
+                if above.id not in alone and (_is_agent(above) or above.type == "TOOL"):
                     # What a tool or an agent below a generation spends is no part of that one.
                     break
-                if above.is_call:
+                if above.is_call or above.id in alone:
                     wraps.setdefault(above.id, []).append(row)
     dropped: set[str] = set()
     for outer, inner in wraps.items():
@@ -94,7 +95,15 @@ def _calls(rows: Mapping[str, Row]) -> list[Row]:
             dropped.update(row.id for row in inner)
         else:
             dropped.add(outer)
-    return [row for row in rows.values() if row.is_call and row.id not in dropped]
+    kept = (row for row in rows.values() if row.is_call or row.id in alone)
+    return [row for row in kept if row.id not in dropped]
+
+
+def _alone(rows: Mapping[str, Row]) -> set[str]:
+    """Spans that sum up requests of which nothing inside tells the usage."""
+    spending = [row for row in rows.values() if (row.is_call or row.sums) and _has_usage(row)]
+    inside = {above.id for row in spending for above in _ancestors(row, rows)}
+    return {row.id for row in spending if row.sums and row.id not in inside}
 
 
 def _has_usage(row: Row) -> bool:
@@ -118,6 +127,12 @@ def _is_agent(row: Row) -> bool:
     if row.type == "AGENT" or _is_subagent(row):
         return True
     return not row.is_call and _AGENT_RUN.search(row.name or "") is not None
+
+
+def _path(row: Row, rows: Mapping[str, Row]) -> tuple[Row, ...]:
+    """The agents that a step belongs to; a run that was summed up is one by itself."""
+    above = _agents_above(row, rows)
+    return tuple(above) if row.is_call or _is_root(row, rows) else (row, *above)
 
 
 def _agents_above(row: Row, rows: Mapping[str, Row]) -> list[Row]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from analyzer.model import Breakpoint, Part, Prompt, SessionKey, Step, Usage
 from analyzer.sources.base import Pool, to_ranges
 from analyzer.sources.blocks import Marked
 from analyzer.sources.decode import dump
-from analyzer.sources.langfuse.lanes import Call, LaneCalls
-from analyzer.sources.langfuse.rows import Row, ScoreRow, nested, scope_of
-from analyzer.sources.langfuse.shapes import SETTINGS, Request
+from analyzer.sources.spans.lanes import Call, LaneCalls
+from analyzer.sources.spans.rows import Row, ScoreRow, nested, scope_of
+from analyzer.sources.spans.shapes import SETTINGS, Request
 
 _MISS_REASONS = (
     ("cache_miss_reason",),
@@ -66,11 +67,26 @@ def provider_of(row: Row) -> str | None:
     return None
 
 
+class Origin(NamedTuple):
+    """Which source the rows come from, and what it calls things."""
+
+    name: str
+    """Begins the names of its labels."""
+    span: str
+    """Its word for a span."""
+    usage_pointer: str
+    """Where its records hold token counts, and where content."""
+    content_pointer: str
+
+
 class LaneWriter:
     """Turns the calls of one lane into steps, in order."""
 
-    def __init__(self, lane: LaneCalls, scores: Sequence[ScoreRow], keep_content: bool) -> None:
+    def __init__(
+        self, lane: LaneCalls, scores: Sequence[ScoreRow], keep_content: bool, origin: Origin
+    ) -> None:
         self.lane = lane
+        self._origin = origin
         self._scores = scores
         self._keep = keep_content
         self._pool = Pool()
@@ -115,7 +131,7 @@ class LaneWriter:
             miss_reason=_miss_reason(row),
             stop_reason=request.stop_reason,
             error=(row.status or "ERROR") if failed else None,
-            labels=_labels(call, self._scores, session),
+            labels=_labels(call, self._scores, session, self._origin),
             line=row.place.line,
             reported_cost=_cost(row),
         )
@@ -213,15 +229,16 @@ def _cost(row: Row) -> float | None:
 
 
 def _labels(
-    call: Call, scores: Sequence[ScoreRow], session: SessionKey
+    call: Call, scores: Sequence[ScoreRow], session: SessionKey, origin: Origin
 ) -> tuple[tuple[str, str], ...]:
     row, trace = call.leaf.row, call.leaf.trace
     labels: dict[str, str | None] = {
-        "langfuse.observation": row.id,
-        "langfuse.trace": row.trace_id,
-        "langfuse.name": row.name,
-        "langfuse.trace_name": row.trace_name or (trace.row.name if trace.row else None),
-        "langfuse.scope": scope_of(row),
+        **dict(row.labels),
+        f"{origin.name}.{origin.span}": row.id,
+        f"{origin.name}.trace": row.trace_id,
+        f"{origin.name}.name": row.name,
+        f"{origin.name}.trace_name": row.trace_name or (trace.row.name if trace.row else None),
+        f"{origin.name}.scope": scope_of(row),
         "environment": row.environment,
         "version": row.version,
         "release": row.release or (trace.row.release if trace.row else None),
