@@ -415,7 +415,7 @@ def command(tmp_path: Path, store: Path) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         text=True,
         # A shell that starts a job in the background lets it ignore interrupts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
     yield process
     process.kill()

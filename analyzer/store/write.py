@@ -172,7 +172,9 @@ class Batch:
         ).fetchall()
         if known != [(file.size, file.digest)]:
             return False
-        self._cursor.register("tails", pl.DataFrame(tails, dict.fromkeys(Tail._fields, pl.Int64), orient="row"))
+        self._cursor.register(
+            "tails", pl.DataFrame(tails, dict.fromkeys(Tail._fields, pl.Int64), orient="row")
+        )
         self._cursor.execute(script("cut_tail.sql"))
         # Table names are this package's own and integers.
         for (segment,) in self._cursor.execute(

@@ -62,7 +62,8 @@ def copying(source, target):
             os.kill(os.getpid(), signal.SIGKILL)
     return copyfile(source, target)
 publish.shutil.copyfile = copying
-import_module('analyzer.intake').ingest([folder], folder + ".duckdb", sources=SOURCES, progress=progress, workers=workers)
+whole = import_module('analyzer.intake').ingest
+whole([folder], folder + ".duckdb", sources=SOURCES, progress=progress, workers=workers)
 """
 
 EVENTS = [
