@@ -13,7 +13,16 @@ from itertools import pairwise
 
 from analyzer.caching import cache_for
 from analyzer.ledger.prefix import Divergence, PoolIndex, divergence
-from analyzer.model import TTL_SECONDS, Lane, Prompt, Step, Ttl, Usage
+from analyzer.model import (
+    ADVISOR,
+    ITERATION,
+    TTL_SECONDS,
+    Lane,
+    Prompt,
+    Step,
+    Ttl,
+    Usage,
+)
 from analyzer.pricing import Cost, PriceBook, Rates
 from analyzer.ranges import appended_ranges, head, tail_ranges
 from analyzer.tokens import Sizes, confirmed, measure
@@ -132,6 +141,10 @@ class _LedgerBuilder:
         if self.lane.previous:
             self._learn_ttl(self.lane.previous)
         for number, step in enumerate(self.lane.steps):
+            if (ITERATION, ADVISOR) in step.labels:
+                # Another model with a prompt of its own: nothing comes before it or goes on from it.
+                rows.append(self._row(number, step, None))
+                continue
             rows.append(self._row(number, step, _begun_before(step, done)))
             self._learn_ttl(step)
             done.append(step)
@@ -157,7 +170,7 @@ class _LedgerBuilder:
         expected = self._expected(before)
         shared = self._shared(step, before, diverged)
         lost = self._lost(usage, expected, appended, shared if compacted else None)
-        rates = self.book.rates(step.model, step.at, usage.prompt, step.provider)
+        rates = self.book.rates(step.model, step.at, usage.prompt, step.provider, usage.terms)
         is_break = self._is_break(lost, expected)
         stubs = self._visible_stubs(prompt, is_break=is_break, cut=cut, compacted=compacted)
         return StepRow(

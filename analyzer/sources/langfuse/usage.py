@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
 from analyzer.model import Usage
 from analyzer.sources.decode import Json
+from analyzer.sources.langfuse.doubts import Stated, doubts_of
 from analyzer.sources.langfuse.keys import (
     ALIASES,
     INCLUSIVE_BY_NAME,
+    PRICED_APART,
     REASONING_BESIDE_OUTPUT,
     Bucket,
     bucket_of,
@@ -79,6 +81,12 @@ class _Counts:
     sum_all: int = 0
     reasoning_beside: bool = False
     inclusive_name: bool = False
+    apart: dict[str, int] = field(default_factory=dict)
+
+    def set_apart(self, key: str, count: int) -> None:
+        """Keep a count that has a price of its own."""
+        if key in PRICED_APART and count:
+            self.apart[PRICED_APART[key]] = count
 
     def get(self, bucket: Bucket) -> int:
         return self.buckets.get(bucket, 0)
@@ -176,6 +184,7 @@ def _fold(raw: Mapping[str, Json]) -> _Counts:
             counts.server_total = count
         else:
             counts.sum_all += count
+        counts.set_apart(key, count)
         bucket = bucket_of(key)
         if bucket:
             found.setdefault(bucket, []).append((key, count))
@@ -359,14 +368,23 @@ def _result(
         cache_write_1h=counts.get("write_1h") if split else None,
         output=reading.output if _generated(counts) else None,
         reasoning=counts.buckets.get("reasoning"),
+        apart=tuple(sorted(counts.apart.items())),
     )
+    cached = counts.get("read") + (write or 0)
+    given = counts.get("input") + counts.extra_input
+    flat = counts.buckets.get("write") if split else None
+    total = counts.buckets.get("total")
+    # A name that promises the cached tokens inside contradicts nothing.
+    named = flags - {"input_inclusive"} if counts.inclusive_name else flags
+    stated = Stated(given, cached, total, counts.server_total or 0, flat)
+    usage = replace(usage, doubts=doubts_of(named, stated, usage))
     return NormalisedUsage(
         usage=usage,
         context=usage.prompt,
         flags=tuple(sorted(flags)),
         evidence=reading.evidence,
-        stated_input=counts.get("input") + counts.extra_input,
-        cached=counts.get("read") + (write or 0),
+        stated_input=given,
+        cached=cached,
         reports_read="read" in counts.buckets,
         reports_write=bool({"write", "write_5m", "write_1h"} & set(counts.buckets)),
         bad_keys=tuple(sorted(counts.bad)),
