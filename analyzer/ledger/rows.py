@@ -83,6 +83,8 @@ class StepRow:
     is_break: bool
     compacted: bool
     """A summary or a large cut replaced the history before this step."""
+    unpriced: str | None
+    """Why there is no cost, in words; None where there is one."""
     ttl: Ttl | None
     """Lifetime that the previous request's writes had, where usage says it."""
 
@@ -171,6 +173,7 @@ class _LedgerBuilder:
         shared = self._shared(step, before, diverged)
         lost = self._lost(usage, expected, appended, shared if compacted else None)
         rates = self.book.rates(step.model, step.at, usage.prompt, step.provider, usage.terms)
+        cost = self.book.cost(usage, step.model, step.at, step.provider)
         is_break = self._is_break(lost, expected)
         stubs = self._visible_stubs(prompt, is_break=is_break, cut=cut, compacted=compacted)
         return StepRow(
@@ -192,13 +195,17 @@ class _LedgerBuilder:
             cut_tokens=cut,
             appended_tokens=appended,
             new_stubs=self._new_stubs(old, prompt),
-            cost=self.book.cost(usage, step.model, step.at, step.provider),
+            cost=cost,
+            unpriced=None if cost else self._why_not(step),
             rates=rates,
             wasted_usd=_wasted(usage, lost, rates),
             is_break=is_break,
             compacted=compacted,
             ttl=self.ttl,
         )
+
+    def _why_not(self, step: Step) -> str | None:
+        return self.book.why_not(step.usage, step.model, step.at, step.provider)
 
     def _appended(self, number: int, step: Step, before: Step | None) -> int | None:
         if step.prompt is None:

@@ -6,6 +6,7 @@ price depends on the hour), never once per request.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ from analyzer.pricing.base import (
 )
 
 _KINDS = ("input", "read", "write_5m", "write_1h", "output")
+_FAST = re.compile(r"claude-.*-fast")
+"""Gateways make a model of its own of Anthropic's fast mode."""
 _FLOAT = tuple[float, float, float, float, float]
 Terms = tuple[str, ...]
 """See `Usage.terms`."""
@@ -168,8 +171,11 @@ class Book:
             return sheet
 
     def _build(self, model: str, provider: str | None, at: datetime, terms: Terms) -> _Sheet | None:
-        if not canonical(model):
+        name = canonical(model)
+        if not name:
             return None
+        if _FAST.fullmatch(name) and "fast" not in terms:
+            terms = (*terms, "fast")
         lists = [bands for p in self._lists if (bands := p.bands(model, provider, at))]
         usual = lists
         factors: list[Factor] = []

@@ -129,7 +129,7 @@ def doubts_of(
         return ()
     if cached > whole and total != whole + cached + (output or 0):
         uncached, kept = disjoint(whole, read, written, output, total)
-        return (Doubt("cached_over_input", whole, (uncached or 0) + (read or 0) + (kept or 0)),)
+        return (Doubt("cached_over_input", cached, (uncached or 0) + (read or 0) + (kept or 0)),)
     if total is None or output is None or total in (whole + output, whole + output + cached):
         return ()
     return (Doubt("total_mismatch", total, whole + output),)

@@ -16,9 +16,9 @@ from typing import ClassVar, NamedTuple
 import msgspec
 import xxhash
 
+import analyzer.sources.steps_rows as rows
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Range, SessionKey, Step, Ttl
-from analyzer.sources import steps_rows as rows
 from analyzer.sources.anthropic_usage import with_rounds
 from analyzer.sources.base import RAW_LIMIT, Context, Head, Pool, ends_with_newline, read_lines
 from analyzer.sources.decode import MALFORMED, Json, dump, to_time
