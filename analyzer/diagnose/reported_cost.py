@@ -18,6 +18,7 @@ from analyzer.pricing import Rates
 
 ROUNDING = Decimal("0.000001")
 """USD that stated costs are commonly rounded to."""
+CENT = Decimal("0.01")
 NOISE = Decimal("0.005")
 """Share of a cost within which two price lists are called equal."""
 EXPLAINED = 0.9
@@ -164,7 +165,8 @@ _ZERO = "nothing was stated for requests that have a price"
 def reported_costs(rows: Sequence[StepRow], source: str = "") -> list[Story]:
     """What the stated costs of a lane's steps get wrong."""
     bills = _bills(rows)
-    wrong = [bill for bill in bills if not _equal(bill.stated, bill.right, bill.stated)]
+    digit = _digit(bills)
+    wrong = [bill for bill in bills if not _equal(bill.stated, bill.right, digit)]
     if not wrong:
         return []
     zero = [bill for bill in wrong if not bill.stated]
@@ -172,7 +174,7 @@ def reported_costs(rows: Sequence[StepRow], source: str = "") -> list[Story]:
         return []
     stories = [_told("priced_zero", zero, _ZERO, "Give the model a price.")] if zero else []
     rest = [bill for bill in wrong if bill.stated]
-    return stories + ([_explained(rest)] if rest else [])
+    return stories + ([_explained(rest, digit)] if rest else [])
 
 
 def _bills(rows: Sequence[StepRow]) -> list[_Bill]:
@@ -191,27 +193,32 @@ def _bills(rows: Sequence[StepRow]) -> list[_Bill]:
     return bills
 
 
-def _equal(a: Decimal, b: Decimal, stated: Decimal) -> bool:
-    """Whether two costs agree, as far as the digits of the stated one go."""
-    exponent = stated.as_tuple().exponent
-    last = Decimal(1).scaleb(exponent) if isinstance(exponent, int) and exponent < 0 else Decimal(0)
-    # A cost that was written with few digits was rounded to them; 2 and fewer say nothing.
-    digit = last / 2 if last >= ROUNDING and last <= Decimal("0.001") else Decimal(0)
+def _digit(bills: Sequence[_Bill]) -> Decimal:
+    """Half of the last digit that the stated costs of a lane were written with, USD."""
+    places = [e for b in bills if isinstance(e := b.stated.as_tuple().exponent, int)]
+    # Floats lose the zeros at their end, so one cost alone does not tell; costs in whole dimes or
+    # dollars were not rounded for show.
+    last = Decimal(1).scaleb(min(places, default=0))
+    return last / 2 if ROUNDING <= last <= CENT else ROUNDING
+
+
+def _equal(a: Decimal, b: Decimal, digit: Decimal) -> bool:
+    """Whether two costs agree, as far as the digits go that they are stated with."""
     return abs(a - b) <= max(ROUNDING, digit, NOISE * min(a, b))
 
 
-def _explained(bills: Sequence[_Bill]) -> Story:
+def _explained(bills: Sequence[_Bill], digit: Decimal) -> Story:
     """The mistake that nearly all differing steps agree on; else what is stated beside what is right."""
     votes = Counter(
         m.name
         for bill in bills
         for m in _MISTAKES
-        if _equal(bill.stated, bill.right + m.off(bill.row.usage, bill.rates), bill.stated)
+        if _equal(bill.stated, bill.right + m.off(bill.row.usage, bill.rates), digit)
     )
     best = max(_MISTAKES, key=lambda m: votes[m.name])
     if votes[best.name] >= EXPLAINED * len(bills):
         return _told(best.name, bills, best.words, best.remedy, best.tokens)
-    if all(b.earlier and _equal(b.stated, b.right - b.earlier, b.stated) for b in bills):
+    if all(b.earlier and _equal(b.stated, b.right - b.earlier, digit) for b in bills):
         return _told("rounds_left_out", bills, _ROUNDS, "Sum the cost over all iterations.")
     ratios = sorted(bill.stated / bill.right for bill in bills if bill.right)
     if len(ratios) >= MARKUP_STEPS and ratios[-1] - ratios[0] <= NOISE * ratios[0]:

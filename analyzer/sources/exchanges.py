@@ -98,6 +98,7 @@ def exchange_of(request: JsonObject, response: JsonObject, usage: JsonObject) ->
     """
     counted = get_object(response, "usage") or usage
     tier = get_text(response, "service_tier") or get_text(counted, "service_tier")
+    tier = tier or get_text(get_object(response, "serviceTier"), "type")
     found = _exchange(request, response, counted)
     cleared = clearing(response.get("context_management"))
     reason = found.miss_reason or miss_reason(response.get("diagnostics"))
