@@ -15,7 +15,10 @@ from decimal import Decimal
 from analyzer.diagnose.base import ACCOUNTING, Evidence, Finding
 from analyzer.diagnose.reported_cost import reported_costs
 from analyzer.ledger import LaneLedger, StepRow
-from analyzer.model import Doubt, Usage
+from analyzer.model import Doubt
+
+ABSURD_WINDOWS = 10
+"""Windows that one prompt cannot fill; some models take several times what price lists say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ _TEXTS = {
         "Send each count under one name, and details of a count not beside it.",
     ),
     "total_mismatch": _Text(
-        "the sender's total says {said} tokens; its counts give {right}",
+        "the sender's total says {said} tokens; its counts give {right}: a count is missing, or counts "
+        "of several requests were added up",
         _DISJOINT,
     ),
     "total_without_cache": _Text(
@@ -90,6 +94,11 @@ _TEXTS = {
         "(a resumed or forked session), and each counts once",
         "Send a request under an id that stays the same when a session is resumed.",
     ),
+    "over_window": _Text(
+        "prompts of {said} tokens are more than ten times what the model takes ({right}): the counts "
+        "sum up several requests, or are wrong",
+        "Send the usage of each request with that request.",
+    ),
     "split_over_write": _Text(
         "the writes by lifetime come to {said} tokens, more than the {right} written in all",
         "Send writes by lifetime that add up to all writes.",
@@ -101,11 +110,14 @@ _TEXTS = {
 }
 
 
+_OTHER = _Text("the sender's counts say {said}; {right} is right", _DISJOINT)
+
+
 def accounting_findings(ledger: LaneLedger) -> list[Finding]:
     """What a lane's recorded counts and costs contradict."""
     found: dict[str, list[tuple[StepRow, Doubt]]] = defaultdict(list)
     for row in ledger.rows:
-        for doubt in (*row.usage.doubts, *_broken_laws(row.usage)):
+        for doubt in (*row.usage.doubts, *_broken_laws(row)):
             found[doubt.name].append((row, doubt))
     findings = [_finding(ledger, name, pairs) for name, pairs in found.items()]
     for story in reported_costs(ledger.rows, ledger.lane.source):
@@ -113,8 +125,11 @@ def accounting_findings(ledger: LaneLedger) -> list[Finding]:
     return findings
 
 
-def _broken_laws(usage: Usage) -> Iterator[Doubt]:
+def _broken_laws(row: StepRow) -> Iterator[Doubt]:
     """What no disjoint counts can be; the sources see to the rest, this is the last look."""
+    usage = row.usage
+    if row.window_used is not None and row.window_used > ABSURD_WINDOWS:
+        yield Doubt("over_window", usage.prompt, int((usage.prompt or 0) / row.window_used))
     split = (usage.cache_write_5m or 0) + (usage.cache_write_1h or 0)
     if usage.cache_write is not None and split > usage.cache_write:
         yield Doubt("split_over_write", split, usage.cache_write)
@@ -126,7 +141,8 @@ def _finding(ledger: LaneLedger, name: str, pairs: Sequence[tuple[StepRow, Doubt
     said = sum(d.said or 0 for _, d in pairs)
     right = sum(d.right or 0 for _, d in pairs)
     off = sum(abs((d.said or 0) - (d.right or 0)) for _, d in pairs)
-    text = _TEXTS[name]
+    # A source of somebody else may know contradictions of its own.
+    text = _TEXTS.get(name, _OTHER)
     numbers = {"said": f"{said:,}", "right": f"{right:,}", "off": f"{off:,}"}
     evidence: Evidence = {
         "summary": text.summary.format(**numbers),

@@ -48,8 +48,7 @@ def anthropic_usage(
     """
     whole = _counts(obj, pointer)
     terms = terms_of(*(get_text(obj, k) for k in ("service_tier", "speed", "inference_geo")))
-    searches = get_count(get_object(obj, "server_tool_use"), "web_search_requests", pointer)
-    apart = (("web_searches", searches),) if searches else ()
+    apart = searches_in(obj, pointer)
     raw = [r for r in get_array(obj, "iterations") if isinstance(r, dict)]
     rounds = [
         Round(
@@ -71,6 +70,13 @@ def anthropic_usage(
         last = whole
     usage = replace(last, terms=terms, apart=apart, doubts=(*whole.doubts, *doubts))
     return AnthropicUsage(usage, _named(rounds, asked))
+
+
+def searches_in(obj: JsonObject, pointer: str = "$.usage") -> tuple[tuple[str, int], ...]:
+    """Web searches that a usage object counts, as `Usage.apart`. Raises `DecodeError`."""
+    used = get_object(obj, "server_tool_use")
+    count = get_count(used, "web_search_requests", f"{pointer}.server_tool_use")
+    return (("web_searches", count),) if count else ()
 
 
 def _named(rounds: Sequence[Round], asked: str | None) -> tuple[Round, ...]:

@@ -19,7 +19,12 @@ _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
 _READ = ("cache_read_input_tokens", "prompt_cache_hit_tokens", "cached_tokens")
 _WRITTEN = ("cache_creation_input_tokens", "cache_write_tokens")
 _WRITTEN_DETAILS = ("cache_write_tokens", "cache_creation_tokens")
-_ANTHROPIC = ("cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation")
+_ANTHROPIC = (
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "cache_creation",
+    "iterations",
+)
 
 
 def reported_usage(obj: JsonObject, pointer: str = "$.usage") -> Usage | None:

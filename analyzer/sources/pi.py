@@ -33,6 +33,7 @@ from analyzer.sources.journal import (
     new_answer,
     read_journal,
     soft_time,
+    with_total,
 )
 from analyzer.sources.transcript import LaneBuilder
 
@@ -146,7 +147,7 @@ class _Session:
             lane.say(parts, at, human=False)
             return
         counts = get_object(message, "usage")
-        usage = _usage(counts)
+        usage = with_total(_usage(counts), get_count(counts, "totalTokens", _POINTER))
         started = to_time(message.get("timestamp"), "$.message.timestamp")
         model = get_text(message, "responseModel", "model")
         answer = new_answer(_key(message, counts), started or at, model, usage, number)

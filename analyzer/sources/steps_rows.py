@@ -10,7 +10,12 @@ import msgspec
 
 from analyzer.errors import DecodeError
 from analyzer.model import Compaction, Doubt, Ttl, Usage
-from analyzer.sources.anthropic_usage import AnthropicUsage, anthropic_usage, miss_reason
+from analyzer.sources.anthropic_usage import (
+    AnthropicUsage,
+    anthropic_usage,
+    miss_reason,
+    searches_in,
+)
 from analyzer.sources.decode import (
     Json,
     JsonObject,
@@ -199,7 +204,7 @@ def usage(found: Json, asked: str | None = None) -> AnthropicUsage | None:
     if found is None:
         return None
     obj = as_object(found, "$.usage")
-    if any(key.startswith(("cache_creation", "cache_read_input")) for key in obj):
+    if any(key.startswith(("cache_creation", "cache_read_input", "iterations")) for key in obj):
         return anthropic_usage(obj, asked=asked)
     return AnthropicUsage(_usage(obj))
 
@@ -221,7 +226,7 @@ def _usage(obj: JsonObject) -> Usage:
         counts["reasoning"],
     )
     words = (get_text(obj, k) for k in ("service_tier", "speed", "inference_geo"))
-    return replace(found, terms=terms_of(*words), doubts=_doubts(counts))
+    return replace(found, terms=terms_of(*words), apart=searches_in(obj), doubts=_doubts(counts))
 
 
 def _doubts(counts: Mapping[str, int | None]) -> tuple[Doubt, ...]:

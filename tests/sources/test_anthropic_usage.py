@@ -75,10 +75,24 @@ COMPACTED = top(
 )
 
 
+BARE = {
+    "input_tokens": 23_000,
+    "output_tokens": 1_000,
+    "iterations": [
+        {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+        {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000},
+    ],
+}
+"""The same without cache counts, as the documentation prints it."""
+
+
+@pytest.mark.parametrize("usage", [COMPACTED, BARE])
 @pytest.mark.parametrize("form", ["log", "chat", "steps"])
-def test_a_server_side_compaction_is_billed_beside_its_answer(form: str, tmp_path: Path) -> None:
+def test_a_server_side_compaction_is_billed_beside_its_answer(
+    form: str, usage: dict, tmp_path: Path
+) -> None:
     """Anthropic's own sample: the top level shows 23,000 and 1,000, the bill is $1.1275."""
-    rec = record(COMPACTED)
+    rec = record(usage)
     source: Any = AnthropicLogSource()
     if form == "chat":
         source = OpenAILogSource()
@@ -91,7 +105,7 @@ def test_a_server_side_compaction_is_billed_beside_its_answer(form: str, tmp_pat
             "model": "claude-opus-4-6",
             "request": {"messages": rec["request"]["messages"]},
             "response": "Ho",
-            "usage": COMPACTED,
+            "usage": usage,
         }
     lane = lanes(source, write_lines(tmp_path / "run.jsonl", [rec]))["main"]
     assert bill(lane) == Decimal("1.1275")
