@@ -195,11 +195,16 @@ def _bills(rows: Sequence[StepRow]) -> list[_Bill]:
 
 def _digit(bills: Sequence[_Bill]) -> Decimal:
     """Half of the last digit that the stated costs of a lane were written with, USD."""
-    places = [e for b in bills if isinstance(e := b.stated.as_tuple().exponent, int)]
-    # Floats lose the zeros at their end, so one cost alone does not tell; costs in whole dimes or
-    # dollars were not rounded for show.
-    last = Decimal(1).scaleb(min(places, default=0))
-    return last / 2 if ROUNDING <= last <= CENT else ROUNDING
+    places = [
+        exponent
+        for bill in bills
+        if bill.stated and isinstance(exponent := bill.stated.as_tuple().exponent, int)
+    ]
+    if not places:
+        return ROUNDING
+    # Floats lose the zeros at their end: what is written in dimes or dollars may be in cents.
+    last = min(Decimal(1).scaleb(min(places)), CENT)
+    return max(ROUNDING, last / 2)
 
 
 def _equal(a: Decimal, b: Decimal, digit: Decimal) -> bool:
