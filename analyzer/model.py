@@ -29,6 +29,10 @@ Kind = Literal[
 ]
 Ttl = Literal["5m", "1h"]
 TTL_SECONDS: Mapping[Ttl, int] = {"5m": 300, "1h": 3600}
+ITERATION = "iteration"
+"""Label of a step that is one of several requests inside a response: which kind it is."""
+ADVISOR = "advisor_message"
+"""The kind of a request to another model, with a prompt of its own that no other step continues."""
 
 
 class Range(NamedTuple):
@@ -211,11 +215,10 @@ class Step:
     reported_cost: float | None = None
     """USD that the recording states; shown beside ours and never used instead of it."""
 
-
-ITERATION = "iteration"
-"""Label of a step that is one of several requests inside a response: which kind it is."""
-ADVISOR = "advisor_message"
-"""The kind of a request to another model, with a prompt of its own that no other step continues."""
+    @property
+    def is_aside(self) -> bool:
+        """Whether it asked another model with a prompt of its own, in the middle of a response."""
+        return (ITERATION, ADVISOR) in self.labels
 
 
 @dataclass(frozen=True, slots=True)

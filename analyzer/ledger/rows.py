@@ -14,8 +14,6 @@ from itertools import pairwise
 from analyzer.caching import cache_for
 from analyzer.ledger.prefix import Divergence, PoolIndex, divergence
 from analyzer.model import (
-    ADVISOR,
-    ITERATION,
     TTL_SECONDS,
     Lane,
     Prompt,
@@ -143,7 +141,7 @@ class _LedgerBuilder:
         if self.lane.previous:
             self._learn_ttl(self.lane.previous)
         for number, step in enumerate(self.lane.steps):
-            if (ITERATION, ADVISOR) in step.labels:
+            if step.is_aside:
                 # Another model with a prompt of its own: nothing comes before it or goes on from it.
                 rows.append(self._row(number, step, None))
                 continue
