@@ -7,7 +7,7 @@ the recordings follow, and how well the replay gives the recorded bill back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from analyzer.caching import CACHES, cache_for
@@ -210,7 +210,7 @@ def _lanes(
 
 def _unfit(lane: LaneDiagnosis) -> str | None:
     steps = lane.ledger.lane.steps
-    if any(step.prompt is None for step in steps):
+    if any(step.prompt is None and not step.is_aside for step in steps):
         return "prompts of some steps were not recorded"
     if not any(step.usage is not None and step.usage.prompt is not None for step in steps):
         return "no usage was recorded, so nothing can be sized or priced"
@@ -218,12 +218,15 @@ def _unfit(lane: LaneDiagnosis) -> str | None:
 
 
 def _replay_lane(lane: LaneDiagnosis, book: PriceBook) -> ReplayLane:
-    cuts = {
-        row.step
-        for row, verdict in zip(lane.ledger.rows, lane.verdicts, strict=True)
-        if verdict.kind in OWN_CUTS
-    }
-    return build_lane(lane.ledger.lane, lane.ledger.sizes, cuts=cuts, window=book.window)
+    recorded, sizes = lane.ledger.lane, lane.ledger.sizes
+    judged = list(zip(recorded.steps, lane.verdicts, strict=True))
+    own = [(step, verdict) for step, verdict in judged if not step.is_aside]
+    cuts = {number for number, (_, verdict) in enumerate(own) if verdict.kind in OWN_CUTS}
+    if len(own) == len(judged):
+        return build_lane(recorded, sizes, cuts=cuts, window=book.window)
+    # What an advisor was asked is no prompt of this lane: no policy over the lane changes it.
+    recorded = replace(recorded, steps=tuple(step for step, _ in own))
+    return build_lane(recorded, cuts=cuts, window=book.window)
 
 
 def _run(group: _Group, policy: Policy, book: PriceBook) -> ReplayResult:

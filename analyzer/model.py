@@ -29,6 +29,10 @@ Kind = Literal[
 ]
 Ttl = Literal["5m", "1h"]
 TTL_SECONDS: Mapping[Ttl, int] = {"5m": 300, "1h": 3600}
+ITERATION = "iteration"
+"""Label of a step that is one of several requests inside a response: which kind it is."""
+ADVISOR = "advisor_message"
+"""The kind of a request to another model, with a prompt of its own that no other step continues."""
 
 
 class Range(NamedTuple):
@@ -36,6 +40,18 @@ class Range(NamedTuple):
 
     start: int
     stop: int
+
+
+class Doubt(NamedTuple):
+    """A contradiction inside what a sender recorded of one request, and how it was settled."""
+
+    name: str
+    """Which contradiction; `diagnose.accounting` says each in words."""
+    said: int | None
+    """Tokens (rows, for repeated records) that the sender's own figures give; None if they differ
+    among themselves."""
+    right: int | None
+    """Tokens that are counted instead; None where nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,13 @@ class Usage:
     output: int | None = None
     """Generated tokens, `reasoning` included."""
     reasoning: int | None = None
+    terms: tuple[str, ...] = ()
+    """What changes the price of every token, sorted: `batch`, `flex`, `priority`, `fast`, `us` …"""
+    apart: tuple[tuple[str, int], ...] = ()
+    """Counts that have prices of their own, sorted: `audio_input`, `audio_read`, `audio_output`,
+    `image_input` (each a part of the count above it), and `web_searches` (requests)."""
+    doubts: tuple[Doubt, ...] = ()
+    """Contradictions in the sender's counts."""
 
     @property
     def prompt(self) -> int | None:
@@ -191,6 +214,11 @@ class Step:
     """Line (or array index) of the record in its file, from 1."""
     reported_cost: float | None = None
     """USD that the recording states; shown beside ours and never used instead of it."""
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it asked another model with a prompt of its own, in the middle of a response."""
+        return (ITERATION, ADVISOR) in self.labels
 
 
 @dataclass(frozen=True, slots=True)

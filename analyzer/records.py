@@ -60,7 +60,7 @@ TABLES = {
         "output:int reasoning:int prompt_ranges:ints breakpoints:ints settings:text "
         "recorded:flag response_ranges:ints human:flag compaction:text miss_reason:text "
         "stop_reason:text error:text labels:text copied_from:text line:int reported_cost:float "
-        "counted:flag step:int"
+        "counted:flag step:int terms:text apart:text doubts:text"
     ),
     "parts": columns(
         "rec:int idx:int section:text role:text kind:text tool:text call_id:text digest:bytes "
@@ -312,6 +312,7 @@ class Flattener:
                 step.reported_cost,
                 True,
                 rec.n_steps,
+                *_usage_texts(usage),
             )
         )
         rec.n_steps += 1
@@ -330,6 +331,15 @@ class Flattener:
             rec.first_at,
             rec.last_at,
         )
+
+
+def _usage_texts(usage: Usage) -> tuple[Scalar, Scalar, Scalar]:
+    """Terms, counts priced apart and doubts as JSON text; None where there are none."""
+    if not (usage.terms or usage.apart or usage.doubts):
+        return None, None, None
+    found = (usage.terms, usage.apart, usage.doubts)
+    terms, apart, doubts = (json.dumps(f, separators=(",", ":")) if f else None for f in found)
+    return terms, apart, doubts
 
 
 def _prompt_columns(prompt: Prompt | None) -> tuple[Scalar, Scalar, Scalar, Scalar]:

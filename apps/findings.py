@@ -21,7 +21,7 @@ def finding_card(finding: Finding, bill: Decimal | None, link: Mapping[str, str]
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.badge(elements.literal(finding.kind), color="orange", icon=":material/warning:")
-            if finding.expected:
+            if finding.expected and finding.is_loss:
                 st.badge("expected", color="gray", help="The price of a choice, not avoidable.")
             if finding.inferred:
                 st.badge("inferred", color="gray", help="Seen in the usage only, not in content.")

@@ -70,3 +70,22 @@ def test_sessions_that_cannot_be_replayed_are_named_beside_those_that_can(churn,
     fidelity, left_out = fidelity_of([churn, bare], BOOK)
     assert [log_of(s.session.session_id) for f in fidelity for s in f.sessions] == ["churn"]
     assert [(log_of(o.session.session_id), o.lane) for o in left_out] == [("bodies", "main")]
+
+
+def test_an_advisor_leaves_its_lane_fit_for_a_replay(tmp_path) -> None:
+    records = anthropic_records(6)
+    usage = records[3]["response"]["usage"]
+    counts = {k: v for k, v in usage.items() if k.endswith("_tokens")}
+    usage["iterations"] = [
+        {"type": "advisor_message", "model": "claude-opus-5", **dict.fromkeys(counts, 900)},
+        {"type": "message", **counts},
+    ]
+    path = write_lines(tmp_path / "run.jsonl", records)
+    found = tuple(lanes(AnthropicLogSource(), path).values())
+    advised = diagnose_session(Session(found[0].session, found), BOOK)
+    assert [row.record.is_aside for row, _ in advised.rows].count(True) == 1
+    compared = compare_policies([advised], ["raw"], BOOK)
+    assert compared.left_out == ()
+    own = [row.prompt_tokens for row, _ in advised.rows if not row.record.is_aside]
+    recorded = compared.recorded
+    assert recorded.read_tokens + recorded.write_tokens + recorded.input_tokens == sum(own)

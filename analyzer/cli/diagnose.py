@@ -16,13 +16,13 @@ from analyzer.cli.base import (
     sessions_argument,
     workspace,
 )
-from analyzer.diagnose import RULES, SessionDiagnosis, total
+from analyzer.diagnose import ACCOUNTING, RULES, Finding, SessionDiagnosis, total
 from analyzer.errors import GateError, UsageError
 from analyzer.views.frames import diagnosis_document, findings_table
 from analyzer.views.table import plural, to_json, usd
 from analyzer.views.text import diagnosis_text, overview_text
 
-KINDS = sorted({*(rule.kind for rule in RULES), "sliding-stubs", "sliding-window"})
+KINDS = sorted({*(rule.kind for rule in RULES), "sliding-stubs", "sliding-window", ACCOUNTING})
 SHOWN_SESSIONS = 10
 _PRICES = "give the model's prices with --prices"
 
@@ -33,7 +33,8 @@ _PRICES = "give the model's prices with --prices"
     "--fail-on",
     multiple=True,
     metavar="KIND[:USD]",
-    help="Exit with 3 if findings of this kind wasted more than so many dollars (0 without :USD).",
+    help="Exit with 3 if findings of this kind wasted more than so many dollars (0 without :USD); for "
+    "`accounting`, if there is any, or if stated costs are off by more.",
 )
 @click.option(
     "--max-waste",
@@ -101,6 +102,9 @@ def _gate(
 ) -> None:
     for kind, limit in limits:
         found = [f for d in diagnoses for f in d.findings if f.kind == kind]
+        if kind == ACCOUNTING:
+            _accounting_gate(found, limit)
+            continue
         wasted = total(f.wasted_usd for f in found)
         if found and wasted is None:
             raise GateError(f"{len(found)} findings of {kind} have no known price; {_PRICES}")
@@ -118,4 +122,17 @@ def _gate(
     if share > max_waste:
         raise GateError(
             f"{share:.1f} % of {usd(cost)} was avoidable waste, more than {max_waste:g} %"
+        )
+
+
+def _accounting_gate(found: list[Finding], limit: Decimal) -> None:
+    """Contradictions waste nothing: any of them fails, or stated costs that are off by the limit."""
+    off = Decimal(0)
+    for finding in found:
+        stated, right = (finding.evidence.get(key) for key in ("stated_usd", "right_usd"))
+        if isinstance(stated, float) and isinstance(right, float):
+            off += abs(Decimal(str(stated)) - Decimal(str(right)))
+    if found and (not limit or off > limit):
+        raise GateError(
+            f"{len(found)} findings of {ACCOUNTING}; stated costs are off by {usd(off)} in all"
         )

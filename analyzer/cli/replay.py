@@ -18,7 +18,7 @@ from analyzer.cli.base import (
     settings_of,
     workspace,
 )
-from analyzer.pricing import PER_MTOK, PriceBook, PriceRow
+from analyzer.pricing import APART, PER_MTOK, PER_THOUSAND, SEARCHES, PriceBook, PriceRow
 from analyzer.sources.decode import parse
 from analyzer.views.policies import presets_table
 from analyzer.views.replay import (
@@ -132,15 +132,19 @@ def prices_command(ctx: click.Context, model: str | None, form: Format) -> None:
         Column("provider", "provider", width=14),
         Column("starts", "from"),
         Column("hours", "hours (UTC)", shown=False),
+        Column("term", "billed as"),
+        Column("factor", "times"),
         Column("above", "prompts above", "count"),
         Column("input", "input", "usd"),
         Column("read", "read", "usd"),
         Column("write_5m", "write", "usd"),
         Column("write_1h", "long write", "usd"),
         Column("output", "output", "usd"),
+        *(Column(name, name.replace("_", " "), "usd", shown=False) for name in APART),
         Column("source", "source", width=40),
     )
-    title = f"{len(rows)} prices, USD per million tokens; the first that knows a price wins"
+    unit = "USD per million tokens (searches: per thousand)"
+    title = f"{len(rows)} prices, {unit}; the first that knows a price wins"
     emit_table(Table(title, columns, rows), form)
 
 
@@ -150,12 +154,18 @@ def _price(entry: PriceRow) -> Row:
         name: None if (rate := getattr(rates, name)) is None else rate * PER_MTOK
         for name in ("input", "read", "write_5m", "write_1h", "output")
     }
+    apart = {
+        name: rate * (PER_THOUSAND if name == SEARCHES else PER_MTOK) for name, rate in rates.apart
+    }
     return {
         "model": entry.model,
         "provider": entry.provider,
         "starts": entry.starts.isoformat() if entry.starts else None,
         "hours": entry.hours or None,
+        "term": entry.term,
+        "factor": None if entry.factor is None else str(entry.factor),
         "above": entry.above,
         **per,
+        **apart,
         "source": rates.source,
     }

@@ -5,6 +5,7 @@ To add a cause: write a class with `kind`, `remedy` and `judge` in a file of its
 """
 
 from analyzer.diagnose.base import (
+    ACCOUNTING,
     Case,
     Evidence,
     Finding,
@@ -19,6 +20,7 @@ from analyzer.diagnose.rules import RULES
 from analyzer.diagnose.session import SessionDiagnosis, diagnose_session
 
 __all__ = [
+    "ACCOUNTING",
     "RULES",
     "Case",
     "Evidence",

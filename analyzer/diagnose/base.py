@@ -13,6 +13,8 @@ from analyzer.model import Part
 
 Evidence: TypeAlias = "Mapping[str, str | int | float | bool | list[str] | list[int] | None]"
 
+ACCOUNTING = "accounting"
+"""Kind of the findings that claim a contradiction in the recorded figures, and no waste."""
 EXCERPT_CHARS = 60
 LOOKBACK_POSITIONS = 20
 """Positions that a breakpoint checks, itself the first. Source: Anthropic, prompt caching, 2026-09."""
@@ -114,12 +116,17 @@ class Finding:
     lane: str
     steps: tuple[int, ...]
     tokens: int
-    """Lost tokens over all its steps."""
+    """Lost tokens over all its steps; for a contradiction, by how much the figures differ."""
     wasted_usd: Decimal | None
     evidence: Evidence
     remedy: str
     inferred: bool
     expected: bool
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it claims that something was paid again."""
+        return self.kind != ACCOUNTING
 
     @property
     def first_step(self) -> int:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from analyzer.diagnose.accounting import accounting_findings
 from analyzer.diagnose.base import Case, Finding, Verdict, total, unpriced
 from analyzer.diagnose.rules import RULES
 from analyzer.diagnose.sliding import run_finding, sliding_runs
@@ -38,6 +39,7 @@ def diagnose_lane(ledger: LaneLedger) -> LaneDiagnosis:
             judged[i] = Verdict(run.kind, verdict.evidence if verdict else {}, run.inferred)
     findings += _grouped(ledger, judged, taken)
     findings.sort(key=lambda f: (-(f.wasted_usd or Decimal(0)), f.first_step))
+    findings += accounting_findings(ledger)
     verdicts = tuple(v or _quiet(row) for v, row in zip(judged, ledger.rows, strict=True))
     return LaneDiagnosis(ledger, verdicts, tuple(findings))
 

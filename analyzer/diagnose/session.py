@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -32,9 +33,9 @@ class SessionDiagnosis:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """All findings, dearest first."""
+        """All findings, dearest first; contradictions in the accounting, which waste nothing, last."""
         found = [finding for lane in self.lanes for finding in lane.findings]
-        return tuple(sorted(found, key=lambda f: -(f.wasted_usd or Decimal(0))))
+        return tuple(sorted(found, key=lambda f: (not f.is_loss, -(f.wasted_usd or Decimal(0)))))
 
     @cached_property
     def cost_usd(self) -> Decimal | None:
@@ -45,6 +46,16 @@ class SessionDiagnosis:
     def unpriced_steps(self) -> int:
         """Steps that `cost_usd` leaves out: unknown model, or usage not reported."""
         return sum(row.cost_usd is None for row, _ in self.rows)
+
+    @cached_property
+    def unpriced(self) -> dict[str, int]:
+        """Why steps have no price, in words, and how many; empty where all have one."""
+        return dict(Counter(row.unpriced for row, _ in self.rows if row.unpriced is not None))
+
+    @cached_property
+    def assumed_ttl_steps(self) -> int:
+        """Steps whose writes of unknown lifetime were priced as short ones."""
+        return sum(row.cost is not None and row.cost.assumed_ttl for row, _ in self.rows)
 
     @cached_property
     def wasted_usd(self) -> Decimal | None:

@@ -13,7 +13,14 @@ from itertools import pairwise
 
 from analyzer.caching import cache_for
 from analyzer.ledger.prefix import Divergence, PoolIndex, divergence
-from analyzer.model import TTL_SECONDS, Lane, Prompt, Step, Ttl, Usage
+from analyzer.model import (
+    TTL_SECONDS,
+    Lane,
+    Prompt,
+    Step,
+    Ttl,
+    Usage,
+)
 from analyzer.pricing import Cost, PriceBook, Rates
 from analyzer.ranges import appended_ranges, head, tail_ranges
 from analyzer.tokens import Sizes, confirmed, measure
@@ -74,6 +81,8 @@ class StepRow:
     is_break: bool
     compacted: bool
     """A summary or a large cut replaced the history before this step."""
+    unpriced: str | None
+    """Why there is no cost, in words; None where there is one."""
     ttl: Ttl | None
     """Lifetime that the previous request's writes had, where usage says it."""
 
@@ -132,6 +141,10 @@ class _LedgerBuilder:
         if self.lane.previous:
             self._learn_ttl(self.lane.previous)
         for number, step in enumerate(self.lane.steps):
+            if step.is_aside:
+                # Another model with a prompt of its own: nothing comes before it or goes on from it.
+                rows.append(self._row(number, step, None))
+                continue
             rows.append(self._row(number, step, _begun_before(step, done)))
             self._learn_ttl(step)
             done.append(step)
@@ -157,7 +170,8 @@ class _LedgerBuilder:
         expected = self._expected(before)
         shared = self._shared(step, before, diverged)
         lost = self._lost(usage, expected, appended, shared if compacted else None)
-        rates = self.book.rates(step.model, step.at, usage.prompt, step.provider)
+        rates = self.book.rates(step.model, step.at, usage.prompt, step.provider, usage.terms)
+        cost = self.book.cost(usage, step.model, step.at, step.provider)
         is_break = self._is_break(lost, expected)
         stubs = self._visible_stubs(prompt, is_break=is_break, cut=cut, compacted=compacted)
         return StepRow(
@@ -179,13 +193,17 @@ class _LedgerBuilder:
             cut_tokens=cut,
             appended_tokens=appended,
             new_stubs=self._new_stubs(old, prompt),
-            cost=self.book.cost(usage, step.model, step.at, step.provider),
+            cost=cost,
+            unpriced=None if cost else self._why_not(step),
             rates=rates,
             wasted_usd=_wasted(usage, lost, rates),
             is_break=is_break,
             compacted=compacted,
             ttl=self.ttl,
         )
+
+    def _why_not(self, step: Step) -> str | None:
+        return self.book.why_not(step.usage, step.model, step.at, step.provider)
 
     def _appended(self, number: int, step: Step, before: Step | None) -> int | None:
         if step.prompt is None:

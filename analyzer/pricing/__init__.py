@@ -8,7 +8,10 @@ from pathlib import Path
 
 from analyzer.errors import PriceError
 from analyzer.pricing.base import (
+    APART,
     PER_MTOK,
+    PER_THOUSAND,
+    SEARCHES,
     Band,
     Cost,
     PartialRates,
@@ -23,7 +26,10 @@ from analyzer.pricing.files import PriceFile
 from analyzer.pricing.packaged import PackagedPrices, context_window
 
 __all__ = [
+    "APART",
     "PER_MTOK",
+    "PER_THOUSAND",
+    "SEARCHES",
     "Band",
     "Cost",
     "PartialRates",

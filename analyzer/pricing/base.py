@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Protocol
 
 PER_MTOK = Decimal(1_000_000)
+PER_THOUSAND = Decimal(1_000)
 _NOTHING = Decimal(0)
 
 
@@ -30,6 +31,8 @@ class Rates:
     tier: str
     """`standard`, or `>200000`: the price for prompts of more tokens than that."""
     source: str
+    apart: tuple[tuple[str, Decimal], ...] = ()
+    """Prices of the counts in `Usage.apart`: USD per token, `web_searches` USD per request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +46,58 @@ class Cost:
     total: Decimal
     assumed_ttl: bool = False
     """Writes of unknown lifetime were priced as short ones."""
+    tools: Decimal = _NOTHING
+    """What the provider's own tools cost by the request (web searches)."""
 
 
-def charge(rates: Rates, tokens: tuple[int, int, int, int, int], assumed_ttl: bool = False) -> Cost:
+SEARCHES = "web_searches"
+APART = ("audio_input", "audio_read", "audio_output", "image_input", SEARCHES)
+"""Names of the counts that may have prices of their own."""
+_PART_OF = {
+    "audio_input": "input",
+    "image_input": "input",
+    "audio_read": "read",
+    "audio_output": "output",
+}
+"""Count that is priced apart -> the count that it is a part of. Tokens for which no price of their
+own is published cost what the others do."""
+
+
+def charge(
+    rates: Rates,
+    tokens: tuple[int, int, int, int, int],
+    assumed_ttl: bool = False,
+    apart: tuple[tuple[str, int], ...] = (),
+) -> Cost:
     """Price disjoint counts: uncached input, read, short write, long write, output."""
     uncached, read, short, long, output = tokens
     paid_input = uncached * rates.input
     paid_read = read * rates.read
     paid_write = short * rates.write_5m + long * rates.write_1h if short or long else _NOTHING
     paid_output = output * rates.output
-    total = paid_input + paid_read + paid_write + paid_output
-    return Cost(paid_input, paid_read, paid_write, paid_output, total, assumed_ttl)
+    tools = _NOTHING
+    if apart:
+        more = _surcharges(rates, apart)
+        paid_input += more["input"]
+        paid_read += more["read"]
+        paid_output += more["output"]
+        tools = more[SEARCHES]
+    total = paid_input + paid_read + paid_write + paid_output + tools
+    return Cost(paid_input, paid_read, paid_write, paid_output, total, assumed_ttl, tools)
+
+
+def _surcharges(rates: Rates, apart: tuple[tuple[str, int], ...]) -> dict[str, Decimal]:
+    """What counts with prices of their own cost beyond the price of the count they are part of."""
+    prices = dict(rates.apart)
+    more = {"input": _NOTHING, "read": _NOTHING, "output": _NOTHING, SEARCHES: _NOTHING}
+    for name, count in apart:
+        price = prices.get(name)
+        if name == SEARCHES:
+            more[SEARCHES] += count * (price or _NOTHING)
+        elif price is not None and name in _PART_OF:
+            usual: Decimal = getattr(rates, _PART_OF[name])
+            more[_PART_OF[name]] += count * (price - usual)
+    return more
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +110,8 @@ class PartialRates:
     write_1h: Decimal | None = None
     output: Decimal | None = None
     source: str = ""
+    apart: tuple[tuple[str, Decimal], ...] = ()
+    """Prices of counts that are billed apart, as in `Rates`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +135,34 @@ class PriceRow:
     above: int
     """The price holds for prompts of more tokens than this."""
     rates: PartialRates
+    term: str | None = None
+    """How a request is billed that has this price (`batch` …); None: as usual."""
+    factor: Decimal | None = None
+    """A multiple of the usual prices instead of prices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A multiple of all token prices of some requests."""
+
+    factor: Decimal
+    source: str
 
 
 class PriceList(Protocol):
     """One source of prices; a `PriceBook` asks several, the first that knows a price wins."""
 
-    def bands(self, model: str, provider: str | None, at: datetime) -> tuple[Band, ...]:
-        """Prices at a time, ascending by `above`; empty if the model is not in this list."""
+    def bands(
+        self, model: str, provider: str | None, at: datetime, term: str | None = None
+    ) -> tuple[Band, ...]:
+        """Prices at a time, ascending by `above`; empty if the model is not in this list.
+
+        With a `term` only what the list states for requests that are billed so.
+        """
+        ...
+
+    def factor(self, model: str, provider: str | None, at: datetime, term: str) -> Factor | None:
+        """Multiple of the usual prices for requests billed so; None where the list has none."""
         ...
 
     def by_the_hour(self, model: str, provider: str | None) -> bool:

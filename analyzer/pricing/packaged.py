@@ -6,7 +6,7 @@ order; here the longest literal wins, and a prefix never swallows a further vers
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache
 from importlib.metadata import version
@@ -16,7 +16,10 @@ from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 
 from analyzer.pricing.base import (
     PER_MTOK,
+    PER_THOUSAND,
+    SEARCHES,
     Band,
+    Factor,
     PartialRates,
     PriceRow,
     continues_version,
@@ -30,6 +33,15 @@ _PRICES = {
     "write_1h": "cache_write_1h_mtok",
     "output": "output_mtok",
 }
+_APART = {
+    "audio_input": "input_audio_mtok",
+    "audio_read": "cache_audio_read_mtok",
+    "audio_output": "output_audio_mtok",
+    "image_input": "input_image_mtok",
+    SEARCHES: "web_searches_kcount",
+}
+_CONTEXT_KEYS = ("processing", "service_tier", "speed")
+"""Under which the package's variants name a term: `{"processing": "batch"}`, `{"speed": "fast"}` …"""
 _HOUR_WRITE = Decimal(2)
 """A 1h write costs twice the input price; platform.claude.com pricing page, 2026-10."""
 _CLOUDS = {"bedrock": "aws", "vertex": "google", "azure": "azure"}
@@ -113,13 +125,21 @@ class PackagedPrices:
     def __init__(self) -> None:
         self._label = f"genai-prices {version('genai-prices')}"
 
-    def bands(self, model: str, provider: str | None, at: datetime) -> tuple[Band, ...]:
+    def bands(
+        self, model: str, provider: str | None, at: datetime, term: str | None = None
+    ) -> tuple[Band, ...]:
         """See `PriceList`."""
         found = _find(model, provider)
         if found is None:
             return ()
         where, entry = found
-        return self._bands(where.id, entry, entry.get_prices(at))
+        if term is None:
+            return self._bands(where.id, entry, entry.get_prices(at))
+        return self._bands(where.id, entry, _variant(entry, at, term), f", {term}")
+
+    def factor(self, model: str, provider: str | None, at: datetime, term: str) -> Factor | None:
+        """See `PriceList`; the package states prices, no multiples."""
+        return None
 
     def by_the_hour(self, model: str, provider: str | None) -> bool:
         """See `PriceList`."""
@@ -129,9 +149,16 @@ class PackagedPrices:
         return any(isinstance(p.constraint, types.TimeOfDateConstraint) for p in found[1].prices)
 
     def _bands(
-        self, provider: str, entry: types.ModelInfo, prices: types.ModelPrice
+        self,
+        provider: str,
+        entry: types.ModelInfo,
+        prices: types.ModelPrice | None,
+        note: str = "",
     ) -> tuple[Band, ...]:
-        values = {name: getattr(prices, key) for name, key in _PRICES.items()}
+        if prices is None:
+            return ()
+        # `_APART` too: audio has tiers of its own.
+        values = {n: getattr(prices, key, None) for n, key in (*_PRICES.items(), *_APART.items())}
         # Prices by the second, by the picture or by the request are no prices of prompts.
         if values["input"] is None or values["output"] is None:
             return ()
@@ -139,7 +166,7 @@ class PackagedPrices:
         for value in values.values():
             if isinstance(value, types.TieredPrices):
                 starts.update(tier.start for tier in value.tiers)
-        source = f"{self._label}: {provider}/{entry.id}"
+        source = f"{self._label}: {provider}/{entry.id}{note}"
         return tuple(
             Band(above, _rates(values, above, source, "claude" in entry.id))
             for above in sorted(starts)
@@ -157,6 +184,11 @@ class PackagedPrices:
                         PriceRow(entry.id, provider.id, starts, hours, band.above, band.rates)
                         for band in self._bands(provider.id, entry, prices)
                     ]
+                for term, starts, prices in _variants(entry):
+                    rows += [
+                        PriceRow(entry.id, provider.id, starts, "", band.above, band.rates, term)
+                        for band in self._bands(provider.id, entry, prices, f", {term}")
+                    ]
         return rows
 
 
@@ -166,7 +198,13 @@ def _rates(
     at = {name: _at(value, above) for name, value in values.items()}
     if claude and at["write_5m"] is not None and at["write_1h"] is None and at["input"] is not None:
         at["write_1h"] = at["input"] * _HOUR_WRITE
-    return PartialRates(**at, source=source)
+    priced = ((name, at.pop(name)) for name in _APART)
+    apart = tuple(
+        (name, rate * PER_MTOK / PER_THOUSAND if name == SEARCHES else rate)
+        for name, rate in priced
+        if rate is not None
+    )
+    return PartialRates(**at, source=source, apart=apart)
 
 
 def _at(value: Decimal | types.TieredPrices | None, above: int) -> Decimal | None:
@@ -191,3 +229,39 @@ def _dated(entry: types.ModelInfo) -> list[tuple[date | None, str, types.ModelPr
             case _:
                 found.append((None, "", price.prices))
     return found
+
+
+def _variants(
+    entry: types.ModelInfo,
+) -> list[tuple[str, date | None, types.ModelPrice]]:
+    """What a model costs under other terms: term, first day as the package has it, prices."""
+    found = []
+    for variant in entry.price_variants or ():
+        words = {w for key, w in variant.when.items() if key in _CONTEXT_KEYS}
+        if len(words) != 1 or len(variant.when) != 1 or not _states(variant.prices):
+            continue
+        limit = variant.constraint
+        day = limit.start_date if isinstance(limit, types.StartDateConstraint) else None
+        found.append((words.pop(), day, variant.prices))
+    return found
+
+
+def _states(prices: types.ModelPrice) -> bool:
+    return getattr(prices, "input_mtok", None) is not None
+
+
+def _variant(entry: types.ModelInfo, at: datetime, term: str) -> types.ModelPrice | None:
+    """Prices of a model under a term at a time; None where the package does not state them.
+
+    The package dates its variants by the day on which it took them up. Before that day the first of
+    them holds as long as the usual price was the one that it had on that day.
+    """
+    known = [(day, prices) for word, day, prices in _variants(entry) if word == term]
+    begun = [(day, p) for day, p in known if day is None or day <= at.astimezone(UTC).date()]
+    if begun:
+        return max(begun, key=lambda pair: pair[0] or date.min)[1]
+    if not known:
+        return None
+    first, prices = min(known, key=lambda pair: pair[0] or date.min)
+    noon = datetime.combine(first or date.min, time(12), UTC)
+    return prices if entry.get_prices(at) == entry.get_prices(noon) else None

@@ -8,7 +8,7 @@ times stay as they are, only the prompts change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
@@ -51,6 +51,7 @@ class Prices(Protocol):
         at: datetime | None,
         prompt_tokens: int | None = None,
         provider: str | None = None,
+        terms: tuple[str, ...] = (),
     ) -> Rates | None:
         """Prices per token, so that whole columns can be priced at once."""
         ...
@@ -61,6 +62,13 @@ def split_writes(usage: Usage, ttl: Ttl) -> tuple[int, int]:
     short, long = usage.cache_write_5m or 0, usage.cache_write_1h or 0
     unsplit = max(0, (usage.cache_write or 0) - short - long)
     return (short, long + unsplit) if ttl == "1h" else (short + unsplit, long)
+
+
+def billed_as(usage: Usage, recorded: Usage | None) -> Usage:
+    """A foreseen usage on the terms of the recorded request, with what was priced apart in it."""
+    if recorded is None or not (recorded.terms or recorded.apart):
+        return usage
+    return replace(usage, terms=recorded.terms, apart=recorded.apart)
 
 
 class LaneKey(NamedTuple):

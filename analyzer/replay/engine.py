@@ -25,6 +25,7 @@ from analyzer.replay.base import (
     Prices,
     ReplayLane,
     ReplayStep,
+    billed_as,
     split_writes,
 )
 from analyzer.replay.result import LaneReplay
@@ -200,7 +201,8 @@ class Run:
         out.output.append(now.output)
         out.edits.append(outgoing.edits)
         out.same.append(outgoing.same)
-        cost = self.book.cost_float(usage, now.model or None, now.when, now.provider)
+        billed = billed_as(usage, now.usage)
+        cost = self.book.cost_float(billed, now.model or None, now.when, now.provider)
         out.cost.append(cost)
         if track.calls:
             self._bill_calls(track, n, now)

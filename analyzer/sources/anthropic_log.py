@@ -7,6 +7,7 @@ the usual names for its fields are all known; bare request bodies are read too (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
@@ -15,9 +16,14 @@ import msgspec
 import xxhash
 
 from analyzer.errors import DecodeError
-from analyzer.model import LaneSteps, Problem, Prompt, SessionKey, Step, Ttl, Usage
+from analyzer.model import LaneSteps, Problem, Prompt, SessionKey, Step, Ttl
 from analyzer.sources.anthropic_stream import message_of
-from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
+from analyzer.sources.anthropic_usage import (
+    anthropic_usage,
+    clearing,
+    miss_reason,
+    with_rounds,
+)
 from analyzer.sources.base import (
     HEAD_BYTES,
     Context,
@@ -41,6 +47,7 @@ from analyzer.sources.decode import (
 )
 from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.history import reads_like_summary
+from analyzer.sources.journal import labels_of
 from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
 
@@ -157,9 +164,8 @@ class _Reader:
         prompt = lane.reader.read(
             request.get("tools"), request.get("system"), messages, settings, auto=auto
         )
-        lane.steps.append(
-            self._step(lane, prompt, messages, settings, meta, response, line, number)
-        )
+        step = self._step(lane, prompt, messages, settings, meta, response, line, number)
+        lane.steps += _rounds(step, settings, meta, response)
         lane.last = prompt
         return lane
 
@@ -242,10 +248,6 @@ class _Reader:
         number: int,
     ) -> Step:
         at = to_time(_first(meta, _START), "$.time")
-        raw_usage = get_object(response, "usage") or get_object(meta, "usage")
-        usage: Usage | None = (
-            anthropic_usage(raw_usage, "$.response.usage").usage if raw_usage else None
-        )
         content = response.get("content")
         ranges = lane.reader.response(msgspec.Raw(encode(content))) if content else ()
         identity = get_text(response, "id")
@@ -265,7 +267,7 @@ class _Reader:
             ended_at=_ended(meta, at),
             model=model,
             provider="anthropic" if (model or "claude").startswith("claude") else None,
-            usage=usage,
+            usage=None,
             prompt=prompt,
             new_parts=lane.pool.take(),
             response=ranges,
@@ -273,8 +275,25 @@ class _Reader:
             miss_reason=miss_reason(response.get("diagnostics")),
             stop_reason=get_text(response, "stop_reason"),
             error=dump(error) if error is not None else None,
+            compaction=clearing(response.get("context_management")),
             line=number,
         )
+
+
+def _rounds(
+    step: Step, request: JsonObject, meta: JsonObject, response: JsonObject
+) -> tuple[Step, ...]:
+    """A step with its usage, behind the requests inside it that came before its answer."""
+    raw = get_object(response, "usage") or get_object(meta, "usage")
+    if not raw:
+        return (step,)
+    counted = anthropic_usage(raw, "$.response.usage", get_text(request, "model"))
+    labels = labels_of(
+        service_tier=get_text(raw, "service_tier"),
+        speed=get_text(raw, "speed"),
+        inference_geo=get_text(raw, "inference_geo"),
+    )
+    return with_rounds(replace(step, usage=counted.usage, labels=labels), counted.earlier)
 
 
 def _response_of(meta: JsonObject) -> JsonObject:

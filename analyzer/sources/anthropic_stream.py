@@ -37,10 +37,22 @@ def _apply(event: JsonObject, message: dict[str, Any], blocks: list[dict[str, An
             _extend(blocks[-1], get_object(event, "delta"))
         case "message_delta":
             message.update({k: v for k, v in get_object(event, "delta").items() if v is not None})
+            if get_object(event, "context_management"):
+                message["context_management"] = dict(get_object(event, "context_management"))
             # The closing counts replace the opening ones; they are totals, not additions.
-            message["usage"] = {**message.get("usage", {}), **get_object(event, "usage")}
+            message["usage"] = _closed(message.get("usage") or {}, get_object(event, "usage"))
         case "error":
             message["error"] = dict(get_object(event, "error"))
+
+
+def _closed(opened: JsonObject, closing: JsonObject) -> JsonObject:
+    """Usage at the end of a stream: of the opening counts what the closing ones do not replace.
+
+    The split of the writes belongs to the flat count that it came with.
+    """
+    flat, split = "cache_creation_input_tokens", "cache_creation"
+    stale = flat in closing and split not in closing and closing[flat] != opened.get(flat)
+    return {**{k: v for k, v in opened.items() if not (stale and k == split)}, **closing}
 
 
 def _extend(block: dict[str, Any], delta: JsonObject) -> None:

@@ -36,10 +36,19 @@ def is_bedrock(request: JsonObject, response: JsonObject) -> bool:
 
 def bedrock_usage(obj: JsonObject, pointer: str = "$.usage") -> Usage:
     """Read a usage object. Raises `DecodeError` where a count is not a count."""
+    written = _either(obj, _WRITTEN, pointer)
+    split = {"5m": 0, "1h": 0}
+    for i, entry in enumerate(get_array(obj, "cacheDetails")):
+        ttl = get_text(entry, "ttl") if isinstance(entry, Mapping) else None
+        if isinstance(entry, Mapping) and ttl in split:
+            split[ttl] += get_count(entry, "inputTokens", f"{pointer}.cacheDetails[{i}]") or 0
+    known = sum(split.values()) == written
     return Usage(
         input=get_count(obj, "inputTokens", pointer),
         cache_read=_either(obj, _READ, pointer),
-        cache_write=_either(obj, _WRITTEN, pointer),
+        cache_write=written,
+        cache_write_5m=split["5m"] if known else None,
+        cache_write_1h=split["1h"] if known else None,
         output=get_count(obj, "outputTokens", pointer),
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from analyzer.model import Compaction, LaneSteps, Part, Problem, Prompt, SessionKey
-from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
+from analyzer.sources.anthropic_usage import anthropic_usage, clearing, miss_reason
 from analyzer.sources.base import Context, Head, read_records
 from analyzer.sources.claude_code_rows import (
     ContentReader,
@@ -154,6 +154,8 @@ class _Reader:
         self, row: Row, message: Message, at: datetime | None, number: int, lane: LaneBuilder
     ) -> None:
         if message.model == "<synthetic>" or row.isApiErrorMessage:
+            if row.isApiErrorMessage:
+                lane.note("api_error", row.reason or "unknown")
             return
         identity = message.id or row.uuid or f"line{number}"
         if row.requestId:
@@ -185,6 +187,7 @@ class _Reader:
                 copied_from=copied,
                 labels=_labels(row, message.usage),
                 earlier=counts.earlier if counts else (),
+                cleared=clearing(message.context_management),
             ),
             parts,
         )
@@ -231,6 +234,8 @@ class _Reader:
                     summary_called=False,
                 ),
             )
+        elif row.subtype == "api_error":
+            lane.retry(row.reason)
         lane.place(row.uuid)
 
     def _agent_progress(self, row: Row, number: int) -> None:

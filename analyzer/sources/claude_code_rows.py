@@ -17,6 +17,8 @@ from analyzer.sources.blocks import make_part
 from analyzer.sources.decode import MALFORMED, as_object, dump, parse_many
 from analyzer.tokens import IMAGE_TOKENS
 
+REASON_CHARS = 80
+
 
 class Content(msgspec.Struct):
     """One content block, whatever its type."""
@@ -44,6 +46,7 @@ class Message(msgspec.Struct):
     stop_reason: str | None = None
     usage: dict[str, Any] | None = None
     diagnostics: dict[str, Any] | None = None
+    context_management: dict[str, Any] | None = None
 
 
 class Row(msgspec.Struct):
@@ -67,9 +70,27 @@ class Row(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw()
     compactMetadata: dict[str, Any] | None = None  # noqa: N815
     microcompactMetadata: dict[str, Any] | None = None  # noqa: N815
+    error: Any = None
     summary: str | None = None
     customTitle: str | None = None  # noqa: N815
     aiTitle: str | None = None  # noqa: N815
+
+    @property
+    def reason(self) -> str | None:
+        """Why a request failed, in the words of the API: `529 overloaded_error`, `rate_limit` …"""
+        if isinstance(self.error, str):
+            return self.error[:REASON_CHARS] or None
+        layers: list[dict[str, Any]] = []
+        inner = self.error
+        while isinstance(inner, dict):
+            layers.insert(0, inner)
+            inner = inner.get("error") or inner.get("connection")
+        # The innermost type is the API's; the outer ones only say "error".
+        words = [layer.get(key) for layer in layers for key in ("type", "code", "name")]
+        kind = next((w for w in words if isinstance(w, str) and w != "error"), None)
+        status = layers[-1].get("status") if layers else None
+        said = [str(w) for w in (status, kind) if isinstance(w, str | int)]
+        return " ".join(said)[:REASON_CHARS] or None
 
 
 class Progress(msgspec.Struct):

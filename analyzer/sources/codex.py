@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from analyzer.model import Compaction, LaneSteps, Part, Problem, SessionKey, Usage
+from analyzer.model import Compaction, Doubt, LaneSteps, Part, Problem, SessionKey, Usage
 from analyzer.sources.base import Context, Head
 from analyzer.sources.blocks import make_part
 from analyzer.sources.codex_items import Items, as_summary, by_model
@@ -258,6 +259,9 @@ class _Rollout:
                 self._turn_of(event)
             case "turn_aborted":
                 self._let_go()
+                self._lane().note("aborted", get_text(event, "reason") or "unknown")
+            case "stream_error":
+                self._lane().retry(None)
             case "thread_name_updated":
                 self.title = get_text(event, "thread_name") or self.title
 
@@ -274,6 +278,8 @@ class _Rollout:
         last = found.get("last_token_usage")
         if isinstance(last, Mapping):
             usage = _usage(last, "$.payload.info.last_token_usage")
+            if isinstance(total, Mapping) and before is not None:
+                usage = replace(usage, doubts=_doubts(usage, total, before))
         elif isinstance(total, Mapping):
             usage = _usage(_difference(total, before), "$.payload.info.total_token_usage")
         else:
@@ -327,6 +333,23 @@ def _difference(total: JsonObject, before: JsonObject | None) -> JsonObject:
         was = get_count(before or {}, field, pointer)
         out[field] = None if now is None else now - (was or 0)
     return out
+
+
+def _doubts(usage: Usage, total: JsonObject, before: JsonObject) -> tuple[Doubt, ...]:
+    """A doubt where the running total grew by another number than the request is said to have.
+
+    A total that fell was started anew, with a compaction or in a resumed process.
+    """
+    pointer, fields = "$.payload.info.total_token_usage", ("input_tokens", "output_tokens")
+    grown = [
+        (get_count(total, field, pointer) or 0) - (get_count(before, field, pointer) or 0)
+        for field in fields
+    ]
+    if min(grown) < 0:
+        return ()
+    said = sum(grown)
+    right = (usage.prompt or 0) + (usage.output or 0)
+    return (Doubt("total_delta", said, right),) if said != right else ()
 
 
 def _minted(name: str | None) -> datetime | None:

@@ -13,8 +13,13 @@ from typing import NamedTuple
 import xxhash
 
 from analyzer.errors import DecodeError
-from analyzer.model import Ttl, Usage
-from analyzer.sources.anthropic_usage import anthropic_usage
+from analyzer.model import Compaction, Ttl, Usage
+from analyzer.sources.anthropic_usage import (
+    Round,
+    anthropic_usage,
+    clearing,
+    miss_reason,
+)
 from analyzer.sources.bedrock import (
     bedrock_message,
     bedrock_system,
@@ -34,7 +39,8 @@ from analyzer.sources.decode import (
     kind_of,
 )
 from analyzer.sources.history import Call, HistoryLane, opening, to_raw
-from analyzer.sources.openai_usage import reported_usage
+from analyzer.sources.openai_usage import openai_miss_reason, reported_rounds, reported_usage
+from analyzer.sources.terms import terms_of
 
 _SYSTEM_ROLES = ("system", "developer")
 
@@ -52,8 +58,12 @@ class Exchange(NamedTuple):
     """Id of the response whose conversation this request continues without sending it again."""
     auto: Ttl | None = None
     origin: str = "openai"
-    earlier: Sequence[tuple[str | None, Usage]] = ()
-    """Model and usage of requests inside this one that came before its answer."""
+    earlier: Sequence[Round] = ()
+    """Requests inside this one that came before its answer."""
+    miss_reason: str | None = None
+    compaction: Compaction | None = None
+    tier: str | None = None
+    """The provider's word for how it served the request."""
 
 
 def response_key(identity: str | None, response: JsonObject) -> str | None:
@@ -90,7 +100,17 @@ def record(lane: HistoryLane, call: Call, exchange: Exchange, *, continued: bool
 
     Raises `DecodeError`.
     """
-    call = replace(call, usage=exchange.usage, stop_reason=exchange.stop_reason, auto=exchange.auto)
+    tier = [("service_tier", exchange.tier)] if exchange.tier else []
+    call = replace(
+        call,
+        usage=exchange.usage,
+        stop_reason=exchange.stop_reason,
+        auto=exchange.auto,
+        miss_reason=exchange.miss_reason,
+        compaction=exchange.compaction,
+        earlier=exchange.earlier,
+        labels=tuple(sorted([*call.labels, *tier])),
+    )
     lane.open(tools=exchange.tools, system=exchange.system)
     if continued:
         for message in exchange.messages:
@@ -98,9 +118,6 @@ def record(lane: HistoryLane, call: Call, exchange: Exchange, *, continued: bool
         prompt = lane.ask(call)
     else:
         prompt = lane.ask(call, [to_raw(m) for m in exchange.messages])
-    for number, (model, usage) in enumerate(exchange.earlier):
-        inner = replace(call, key=f"{call.key}#{number}", model=model or call.model, usage=usage)
-        lane.answer(inner, prompt, ())
     lane.answer(call, prompt, exchange.replies)
 
 
@@ -110,6 +127,18 @@ def exchange_of(request: JsonObject, response: JsonObject, usage: JsonObject) ->
     Raises `DecodeError`.
     """
     counted = get_object(response, "usage") or usage
+    tier = get_text(response, "service_tier") or get_text(counted, "service_tier")
+    tier = tier or get_text(get_object(response, "serviceTier"), "type")
+    found = _exchange(request, response, counted)
+    cleared = clearing(response.get("context_management"))
+    reason = found.miss_reason or miss_reason(response.get("diagnostics"))
+    found = found._replace(tier=tier, compaction=cleared, miss_reason=reason)
+    if found.usage is None or found.usage.terms or not terms_of(tier):
+        return found
+    return found._replace(usage=replace(found.usage, terms=terms_of(tier)))
+
+
+def _exchange(request: JsonObject, response: JsonObject, counted: JsonObject) -> Exchange:
     if is_bedrock(request, response):
         return _bedrock(request, response, counted)
     if isinstance(request.get("messages"), Sequence) and not isinstance(request["messages"], str):
@@ -141,12 +170,14 @@ def _chat(request: JsonObject, response: JsonObject, usage: JsonObject) -> Excha
     choices = [c for c in get_array(response, "choices") if isinstance(c, Mapping)]
     choice = choices[0] if choices else {}
     message = get_object(choice, "message")
+    counted = reported_rounds(usage, "$.response.usage", get_text(request, "model"))
     return Exchange(
         messages=_objects(get_array(request, "messages"), "$.request.messages"),
         tools=get_array(request, "tools") or get_array(request, "functions") or None,
         system=request.get("system"),
         replies=[message] if message else [],
-        usage=reported_usage(usage, "$.response.usage"),
+        usage=counted.usage if counted else None,
+        earlier=counted.earlier if counted else (),
         stop_reason=get_text(choice, "finish_reason"),
         auto=mark_of(request),
     )
@@ -154,7 +185,8 @@ def _chat(request: JsonObject, response: JsonObject, usage: JsonObject) -> Excha
 
 def _anthropic(request: JsonObject, response: JsonObject, usage: JsonObject) -> Exchange:
     content = response.get("content")
-    counted = anthropic_usage(usage, "$.response.usage") if usage else None
+    asked = get_text(request, "model")
+    counted = anthropic_usage(usage, "$.response.usage", asked) if usage else None
     return Exchange(
         messages=_objects(get_array(request, "messages"), "$.request.messages"),
         tools=get_array(request, "tools") or None,
@@ -202,6 +234,7 @@ def _responses(request: JsonObject, response: JsonObject, usage: JsonObject) -> 
         stop_reason=get_text(get_object(response, "incomplete_details"), "reason")
         or get_text(response, "status"),
         previous=get_text(request, "previous_response_id"),
+        miss_reason=openai_miss_reason(response.get("prompt_cache_diagnostics")),
     )
 
 

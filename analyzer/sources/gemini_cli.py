@@ -20,6 +20,7 @@ from analyzer.sources.decode import (
     as_object,
     dump,
     get_array,
+    get_count,
     get_object,
     get_text,
     to_time,
@@ -31,6 +32,7 @@ from analyzer.sources.journal import (
     new_answer,
     read_document,
     usage_within,
+    with_total,
 )
 from analyzer.sources.transcript import LaneBuilder
 
@@ -158,5 +160,6 @@ def _usage(tokens: JsonObject) -> Usage | None:
         return None
     if given is None:
         raise DecodeError("expected the tokens of the input, got none", f"{_TOKENS}.input")
-    total = None if output is None and thoughts is None else (output or 0) + (thoughts or 0)
-    return usage_within(given + (tool or 0), cached, None, total, thoughts, _TOKENS)
+    made = None if output is None and thoughts is None else (output or 0) + (thoughts or 0)
+    usage = usage_within(given + (tool or 0), cached, None, made, thoughts, _TOKENS)
+    return with_total(usage, get_count(tokens, "total", _TOKENS))

@@ -8,7 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from analyzer.model import LaneSteps, Part, Prompt, Range, SessionKey, Step, Ttl, Usage
+from analyzer.model import Compaction, LaneSteps, Part, Prompt, Range, SessionKey, Step, Ttl, Usage
+from analyzer.sources.anthropic_usage import Round, with_rounds
 from analyzer.sources.base import Pool
 from analyzer.sources.blocks import message_parts
 from analyzer.sources.decode import Json, JsonObject, encode
@@ -36,6 +37,10 @@ class Call:
     human: bool | None = None
     """None: a person spoke where text of the role `user` is new in the prompt."""
     stop_reason: str | None = None
+    miss_reason: str | None = None
+    compaction: Compaction | None = None
+    earlier: Sequence[Round] = ()
+    """Requests inside this one that came before its answer."""
     error: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     line: int | None = None
@@ -107,7 +112,7 @@ class HistoryLane:
         if human is None:
             human = prompt is not None and self._reader.human_since(self._last, prompt)
         self._last = prompt or self._last
-        self._steps.append(
+        self._steps += with_rounds(
             Step(
                 key=call.key,
                 lane=self.lane,
@@ -120,12 +125,15 @@ class HistoryLane:
                 response=response,
                 provider=call.provider or provider_of(call.model),
                 human=human,
+                compaction=call.compaction,
+                miss_reason=call.miss_reason,
                 stop_reason=call.stop_reason,
                 error=call.error,
                 labels=call.labels,
                 line=call.line,
                 reported_cost=call.reported_cost,
-            )
+            ),
+            call.earlier,
         )
 
     def step(self, call: Call, message: JsonObject) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +16,7 @@ from typing import Protocol
 import zstandard
 
 from analyzer.errors import DecodeError
-from analyzer.model import LaneSteps, Problem, Prompt, Usage
+from analyzer.model import Doubt, LaneSteps, Problem, Prompt, Usage
 from analyzer.sources.base import BOM, RAW_LIMIT, open_bytes, read_records
 from analyzer.sources.decode import (
     Json,
@@ -141,6 +142,16 @@ def usage_within(
             pointer,
         )
     return Usage(input=rest, cache_read=read, cache_write=write, output=output, reasoning=reasoning)
+
+
+def with_total(usage: Usage | None, total: int | None) -> Usage | None:
+    """Usage with a doubt where the sender's own total is another than prompt and output."""
+    if usage is None or not total or usage.prompt is None:
+        return usage
+    whole = usage.prompt + (usage.output or 0)
+    if total == whole:
+        return usage
+    return replace(usage, doubts=(*usage.doubts, Doubt("total_mismatch", total, whole)))
 
 
 def soft_time(value: Json) -> datetime | None:

@@ -34,6 +34,7 @@ from analyzer.sources.journal import (
     new_answer,
     read_document,
     soft_time,
+    with_total,
 )
 from analyzer.sources.transcript import LaneBuilder
 
@@ -303,7 +304,7 @@ def _usage(tokens: JsonObject) -> tuple[Usage | None, int | None]:
     usage = Usage(
         input=plain, cache_read=read, cache_write=write, output=output, reasoning=reasoning
     )
-    return usage, ambiguous
+    return with_total(usage, total), ambiguous
 
 
 def _error(info: JsonObject) -> str | None:

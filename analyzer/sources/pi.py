@@ -22,10 +22,7 @@ from analyzer.sources.decode import (
     to_time,
 )
 from analyzer.sources.documents import run_name, stem_of
-from analyzer.sources.journal import (
-    read_journal,
-    soft_time,
-)
+from analyzer.sources.journal import read_journal, soft_time
 from analyzer.sources.pi_messages import MessageReader, summary_part
 from analyzer.sources.transcript import LaneBuilder
 

@@ -20,7 +20,7 @@ from analyzer.sources.decode import (
     get_text,
     to_time,
 )
-from analyzer.sources.journal import cost_of, counts_of, labels_of, new_answer
+from analyzer.sources.journal import cost_of, counts_of, labels_of, new_answer, with_total
 from analyzer.sources.transcript import LaneBuilder
 
 _CLIENT = "openclaw"
@@ -86,7 +86,7 @@ class MessageReader:
             lane.say(parts, at, human=False)
             return
         counts = get_object(message, "usage")
-        usage = _usage(counts)
+        usage = with_total(_usage(counts), get_count(counts, "totalTokens", _POINTER))
         started = to_time(message.get("timestamp"), "$.message.timestamp")
         model = get_text(message, "responseModel", "model")
         answer = new_answer(message_key(message), started or at, model, usage, number)

@@ -16,9 +16,10 @@ from typing import ClassVar, NamedTuple
 import msgspec
 import xxhash
 
+import analyzer.sources.steps_rows as rows
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Range, SessionKey, Step, Ttl
-from analyzer.sources import steps_rows as rows
+from analyzer.sources.anthropic_usage import with_rounds
 from analyzer.sources.base import RAW_LIMIT, Context, Head, Pool, ends_with_newline, read_lines
 from analyzer.sources.decode import MALFORMED, Json, dump, encode, to_time
 from analyzer.sources.prompts import PromptReader
@@ -188,29 +189,27 @@ class _Reader:
         lane = self.lanes.setdefault(_LaneKey(session, name), _Lane())
         lane.parent = rows.text(row.parent, "parent") or lane.parent
         try:
-            step = self._step(session, name, lane, row, line)
+            steps = self._steps(session, name, lane, row, line)
         except DecodeError:
             self._lost([lane])
             raise
-        if step is None:
-            return
-        lane.steps.append(step)
-        self.waiting += sum(part.chars for part in step.new_parts)
+        lane.steps += steps
+        self.waiting += sum(part.chars for step in steps for part in step.new_parts)
         if self.waiting > BATCH_CHARS:
             yield from self._flush()
         elif len(lane.steps) >= BATCH_STEPS:
             yield from self._flush(_LaneKey(session, name))
 
-    def _step(
+    def _steps(
         self, session: SessionKey, name: str, lane: _Lane, row: StepRow, line: _Line
-    ) -> Step | None:
+    ) -> tuple[Step, ...]:
         key = _key(session, name, lane, row, line)
         if row.is_delta and key in lane.keys:
-            return None
+            return ()
         # All fields are read before the lane changes: a line counts whole or not at all.
         found = rows.value(row.response) if bytes(row.response)[:1] == b"{" else None
-        usage = rows.usage(
-            _inside(found, "usage") if row.usage == ABSENT else rows.value(row.usage)
+        counted = rows.usage(
+            _inside(found, "usage") if row.usage == ABSENT else rows.value(row.usage), _model(row)
         )
         at = to_time(rows.value(row.at), "$.at")
         ended_at = to_time(rows.value(row.ended_at), "$.ended_at")
@@ -224,13 +223,13 @@ class _Reader:
         lane.prompt = prompt
         lane.keys.add(key)
         lane.model, lane.provider = model or lane.model, provider or lane.provider
-        return Step(
+        step = Step(
             key=key,
             lane=name,
             at=at,
             ended_at=ended_at,
             model=lane.model,
-            usage=usage,
+            usage=counted.usage if counted else None,
             prompt=prompt,
             new_parts=lane.pool.take(),
             response=response,
@@ -244,6 +243,7 @@ class _Reader:
             line=line.number,
             reported_cost=cost,
         )
+        return with_rounds(step, counted.earlier if counted else ())
 
     def _prompt(self, lane: _Lane, row: StepRow, line: _Line) -> Prompt | None:
         if row.request is not None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
 
 from analyzer.errors import DecodeError
-from analyzer.model import Compaction, Ttl, Usage
-from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
+from analyzer.model import Compaction, Doubt, Ttl, Usage
+from analyzer.sources.anthropic_usage import (
+    AnthropicUsage,
+    anthropic_usage,
+    miss_reason,
+    searches_in,
+)
 from analyzer.sources.blocks import response_message
 from analyzer.sources.decode import (
     Json,
@@ -20,13 +26,14 @@ from analyzer.sources.decode import (
     encode,
     get_array,
     get_count,
-    get_object,
     get_text,
     kind_of,
     parse,
     parse_many,
 )
+from analyzer.sources.openai_usage import openai_usage
 from analyzer.sources.prompts import CACHE_KEY_SETTINGS
+from analyzer.sources.terms import terms_of
 
 Raw: TypeAlias = msgspec.Raw
 ABSENT = msgspec.Raw()
@@ -120,6 +127,14 @@ class StepRow(msgspec.Struct):
         return any(raw != ABSENT for raw in (self.append, self.replace, self.drop))
 
 
+_COUNTS = (
+    "cache_read",
+    "cache_write",
+    "cache_write_5m",
+    "cache_write_1h",
+    "output",
+    "reasoning",
+)
 _rows = msgspec.json.Decoder(StepRow)
 
 
@@ -197,47 +212,55 @@ def lifetime(raw: Raw) -> Ttl | None:
     return "1h" if found.get("ttl") == "1h" else "5m"
 
 
-def usage(found: Json) -> Usage | None:
-    """Recorded usage in our names, or as Anthropic or OpenAI wrote it. Raises `DecodeError`."""
+def usage(found: Json, asked: str | None = None) -> AnthropicUsage | None:
+    """Recorded usage in our names, or as Anthropic or OpenAI wrote it. Raises `DecodeError`.
+
+    `asked` is the model that the request named.
+    """
     if found is None:
         return None
     obj = as_object(found, "$.usage")
+    if any(key.startswith(("cache_creation", "cache_read_input", "iterations")) for key in obj):
+        return anthropic_usage(obj, asked=asked)
+    return AnthropicUsage(_usage(obj))
+
+
+def _usage(obj: JsonObject) -> Usage:
     if any(key in obj for key in ("prompt_tokens", "input_tokens_details")):
         return _openai_usage(obj)
-    if any(key.startswith(("cache_creation", "cache_read_input")) for key in obj):
-        return anthropic_usage(obj).usage
-    counts = {
-        field: get_count(obj, f"{field}_tokens", "$.usage")
-        for field in Usage.__dataclass_fields__
-        if field != "input"
-    }
+    counts = {field: get_count(obj, f"{field}_tokens", "$.usage") for field in _COUNTS}
     five, hour = counts["cache_write_5m"], counts["cache_write_1h"]
     if counts["cache_write"] is None and (five is not None or hour is not None):
         counts["cache_write"] = (five or 0) + (hour or 0)
-    return Usage(input=get_count(obj, "input_tokens", "$.usage"), **counts)
+    found = Usage(
+        get_count(obj, "input_tokens", "$.usage"),
+        counts["cache_read"],
+        counts["cache_write"],
+        counts["cache_write_5m"],
+        counts["cache_write_1h"],
+        counts["output"],
+        counts["reasoning"],
+    )
+    words = (get_text(obj, k) for k in ("service_tier", "speed", "inference_geo"))
+    return replace(found, terms=terms_of(*words), apart=searches_in(obj), doubts=_doubts(counts))
+
+
+def _doubts(counts: Mapping[str, int | None]) -> tuple[Doubt, ...]:
+    split = (counts["cache_write_5m"] or 0) + (counts["cache_write_1h"] or 0)
+    said = counts["cache_write"]
+    return (Doubt("write_split", said, split),) if said is not None and split > said else ()
 
 
 def _openai_usage(obj: JsonObject) -> Usage:
-    chat = "prompt_tokens" in obj
-    details = get_object(obj, "prompt_tokens_details" if chat else "input_tokens_details")
-    made = get_object(obj, "completion_tokens_details" if chat else "output_tokens_details")
-    total = get_count(obj, "prompt_tokens" if chat else "input_tokens", "$.usage")
-    read = get_count(details, "cached_tokens", "$.usage")
-    write = get_count(details, "cache_write_tokens", "$.usage")
-    uncached = None if total is None else total - (read or 0) - (write or 0)
-    if uncached is not None and uncached < 0:
-        raise DecodeError(
-            f"expected cached tokens to be part of the {total} prompt tokens, got {read} read and "
-            f"{write} written",
-            "$.usage",
-        )
-    return Usage(
-        input=uncached,
-        cache_read=read,
-        cache_write=write,
-        output=get_count(obj, "completion_tokens" if chat else "output_tokens", "$.usage"),
-        reasoning=get_count(made, "reasoning_tokens", "$.usage"),
-    )
+    found = openai_usage(obj)
+    for doubt in found.doubts:
+        if doubt.name == "cached_over_input":
+            raise DecodeError(
+                f"expected cached tokens to be part of the prompt tokens, got {doubt.said} cached "
+                "of fewer",
+                "$.usage",
+            )
+    return found
 
 
 def compaction(raw: Raw) -> Compaction | None:

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
-from analyzer.model import Compaction, LaneSteps, Part, Prompt, Range, SessionKey, Step, Usage
+from analyzer.model import (
+    Compaction,
+    LaneSteps,
+    Part,
+    Prompt,
+    Range,
+    SessionKey,
+    Step,
+    Usage,
+)
+from analyzer.sources.anthropic_usage import Round, with_rounds
 from analyzer.sources.base import Pool, to_ranges
 from analyzer.sources.blocks import make_part
+from analyzer.sources.responses import differing, output_of, started
 
 BATCH_STEPS = 256
 OPEN_STEPS = 32
 """Steps held back from a batch, since a late row of their response may still correct their usage."""
-LATENCY_BASE = timedelta(seconds=120)
-LATENCY_PER_TOKEN = timedelta(seconds=0.1)
-"""A response that took longer than this to begin was not being waited for: the process slept, and
-the request started late. Slowest plausible generation: ten tokens a second."""
 CLEARED = "[Old tool result content cleared]"
 
 
@@ -48,8 +55,10 @@ class Answer:
     reported_cost: float | None = None
     started_at: datetime | None = None
     """Recorded start of the request; without it the start is estimated."""
-    earlier: tuple[tuple[str | None, Usage], ...] = ()
+    earlier: tuple[Round, ...] = ()
     """Requests inside this response that came before the last one (a fallback, a compaction)."""
+    cleared: Compaction | None = None
+    """What the server cleared from this request's prompt."""
     asked_at: datetime | None = None
     human: bool = False
     compaction: Compaction | None = None
@@ -91,6 +100,7 @@ class LaneBuilder:
         self._asked_at: datetime | None = None
         self._human = False
         self._compaction: Compaction | None = None
+        self._notes: dict[str, str] = {}
         self._done = 0
 
     @property
@@ -145,6 +155,16 @@ class LaneBuilder:
             for part in parts:
                 self._append(part)
 
+    def note(self, name: str, value: str) -> None:
+        """Something that happened before the next response; it becomes a label of its step."""
+        self._notes[name] = value
+
+    def retry(self, reason: str | None) -> None:
+        """A request that failed and was sent again; the next response tells how often."""
+        self.note("retries", str(int(self._notes.get("retries", "0")) + 1))
+        if reason is not None:
+            self.note("retry_reason", reason)
+
     def answer(self, answer: Answer, parts: Iterable[Part]) -> None:
         """A row of a response; rows of one key are one response and its last usage counts."""
         if self._open is not None and self._open.key == answer.key:
@@ -159,6 +179,9 @@ class LaneBuilder:
         answer.asked_at, answer.human = self._asked_at, self._human
         answer.compaction = self._compaction
         self._asked_at, self._human, self._compaction = None, False, None
+        if self._notes:
+            answer.labels = tuple(sorted({**self._notes, **dict(answer.labels)}.items()))
+            self._notes = {}
         answer.parts.extend(parts)
         self._open = answer
         self._answers += 1
@@ -223,12 +246,10 @@ class LaneBuilder:
         start = len(self.pool)
         for part in answer.parts:
             self._append(part)
-        for number, (model, usage) in enumerate(answer.earlier):
-            self._steps.append(self._step(answer, (), f"#{number}", model, usage))
         stop = len(self.pool)
         response = (Range(start, stop),) if stop > start else ()
-        self._index[answer.key] = self._done + len(self._steps)
-        self._steps.append(self._step(answer, response, "", answer.model, answer.usage))
+        self._steps += with_rounds(self._step(answer, response), answer.earlier)
+        self._index[answer.key] = self._done + len(self._steps) - 1
         held, self._held = self._held, []
         for part in held:
             self._append(part)
@@ -255,16 +276,10 @@ class LaneBuilder:
             tail_parts=self.pool.take(),
         )
 
-    def _step(
-        self,
-        answer: Answer,
-        response: tuple[Range, ...],
-        suffix: str,
-        model: str | None,
-        usage: Usage | None,
-    ) -> Step:
+    def _step(self, answer: Answer, response: tuple[Range, ...]) -> Step:
+        model, usage = answer.model, answer.usage
         return Step(
-            key=answer.key + suffix,
+            key=answer.key,
             lane=self.lane,
             at=answer.started_at or started(answer.asked_at, answer.first_at, usage),
             ended_at=answer.last_at,
@@ -275,7 +290,7 @@ class LaneBuilder:
             new_parts=self.pool.take(),
             response=response,
             human=answer.human,
-            compaction=answer.compaction,
+            compaction=answer.compaction or answer.cleared,
             miss_reason=answer.miss_reason,
             stop_reason=answer.stop_reason,
             copied_from=answer.copied_from,
@@ -298,10 +313,14 @@ class LaneBuilder:
         open_.last_at = row.last_at or open_.last_at
         open_.stop_reason = row.stop_reason or open_.stop_reason
         open_.miss_reason = row.miss_reason or open_.miss_reason
+        open_.cleared = row.cleared or open_.cleared
         # Streamed rows repeat the usage; the last one is the final count, and a whole row is kept
         # rather than a maximum per field. A later row that counts less is a stale copy.
+        doubts = differing(open_.usage, row.usage)
         if row.usage is not None and output_of(row.usage) >= output_of(open_.usage):
             open_.usage, open_.model, open_.earlier = row.usage, row.model, row.earlier
+        if doubts and open_.usage is not None:
+            open_.usage = replace(open_.usage, doubts=doubts)
 
     # -- view ---------------------------------------------------------------------------------
 
@@ -331,23 +350,6 @@ class LaneBuilder:
         if self._ranges is None:
             self._ranges = to_ranges(self._view)
         return self._ranges
-
-
-def output_of(usage: Usage | None) -> int:
-    """Output tokens, -1 where there are none, for comparing rows of one response."""
-    return -1 if usage is None or usage.output is None else usage.output
-
-
-def started(asked: datetime | None, first: datetime | None, usage: Usage | None) -> datetime | None:
-    """When a request started: when it was asked, unless its answer came implausibly late.
-
-    Transcripts stamp rows when they are written. The previous user or tool-result row is the best
-    estimate of the request's start, but a process that slept in between sent it only on waking.
-    """
-    if asked is None or first is None:
-        return first or asked
-    patience = LATENCY_BASE + LATENCY_PER_TOKEN * max(0, output_of(usage))
-    return asked if timedelta(0) <= first - asked <= patience else first
 
 
 def provider_of(model: str | None) -> str | None:

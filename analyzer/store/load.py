@@ -13,6 +13,7 @@ import zstandard
 from analyzer.errors import StoreError, UsageError
 from analyzer.model import (
     Compaction,
+    Doubt,
     Lane,
     Part,
     Prompt,
@@ -265,6 +266,9 @@ def _step(row: Mapping[str, Any], moved: list[int] | None) -> Step:
             row["cache_write_1h"],
             row["output"],
             row["reasoning"],
+            tuple(_listed(row["terms"])),
+            tuple((name, count) for name, count in _listed(row["apart"])),
+            tuple(Doubt(*doubt) for doubt in _listed(row["doubts"])),
         )
     compaction = row["compaction"]
     return Step(
@@ -302,6 +306,10 @@ def _prompt(row: Mapping[str, Any], moved: list[int] | None) -> Prompt | None:
 
 def _pairs(text: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in json.loads(text)) if text else ()
+
+
+def _listed(text: str | None) -> Sequence[Any]:
+    return json.loads(text) if text else ()
 
 
 def _ranges(flat: Sequence[int] | None, moved: list[int] | None) -> tuple[Range, ...]:

@@ -41,6 +41,12 @@ STEP_COLUMNS: tuple[Column, ...] = (
     Column("expected_read_tokens", "expected read", "count", shown=False),
     Column("lost_tokens", "lost", "count", shown=False),
     Column("miss_reason", "provider says", shown=False),
+    Column("billed_as", "billed as", shown=False),
+    Column("reported_usd", "cost stated", "usd", shown=False),
+    Column("unpriced", "no price because", shown=False),
+    Column("assumed_write_ttl", "writes taken as", shown=False),
+    Column("error", "error", shown=False),
+    Column("retries", "retries", "count", shown=False),
 )
 
 SESSION_COLUMNS: tuple[Column, ...] = (
@@ -91,7 +97,19 @@ def step_row(row: StepRow, verdict: Verdict) -> dict[str, Value]:
         "expected_read_tokens": row.expected_read,
         "lost_tokens": row.lost_tokens,
         "miss_reason": row.record.miss_reason,
+        "billed_as": ", ".join(usage.terms) or None,
+        "reported_usd": row.record.reported_cost,
+        "unpriced": row.unpriced,
+        "assumed_write_ttl": "5m" if row.cost is not None and row.cost.assumed_ttl else None,
+        "error": row.record.error,
+        "retries": _retries(row),
     }
+
+
+def _retries(row: StepRow) -> int | None:
+    """How often the request had failed before, where the recording tells of it."""
+    found = dict(row.record.labels).get("retries")
+    return int(found) if found and found.isdecimal() else None
 
 
 def steps_table(diagnosis: SessionDiagnosis, lane: str | None = None) -> Table:
@@ -140,6 +158,8 @@ def diagnosis_document(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, objec
             "hit_ratio": d.hit_ratio,
             "cost_usd": d.cost_usd,
             "unpriced_steps": d.unpriced_steps,
+            "unpriced": d.unpriced,
+            "assumed_ttl_steps": d.assumed_ttl_steps,
             "wasted_usd": d.wasted_usd,
             "avoidable_usd": d.avoidable_usd,
             "findings": [finding_document(f) for f in d.findings],
@@ -166,7 +186,7 @@ def _totals(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, object]:
 def wasted_by_kind(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, Decimal | None]:
     """USD lost by cause over some sessions; None where no price is known."""
     found: dict[str, list[Decimal | None]] = {}
-    for finding in (f for d in diagnoses for f in d.findings):
+    for finding in (f for d in diagnoses for f in d.findings if f.is_loss):
         found.setdefault(finding.kind, []).append(finding.wasted_usd)
     return {kind: total(dollars) for kind, dollars in found.items()}
 

@@ -106,7 +106,8 @@ def bill_sentence(diagnosis: SessionDiagnosis) -> str:
     if not d.breaks:
         return f"{start}; the cache never broke"
     share = f" ({d.wasted_usd / d.cost_usd:.0%})" if d.cost_usd and d.wasted_usd else ""
-    cause = f", mostly by {d.findings[0].kind}" if d.findings else ""
+    losses = [f for f in d.findings if f.is_loss]
+    cause = f", mostly by {losses[0].kind}" if losses else ""
     return f"{start}; {usd(d.wasted_usd)}{share} was lost in {counted(d.breaks, 'break')}{cause}"
 
 
@@ -123,6 +124,9 @@ def finding_sentence(finding: Finding, bill: Decimal | None) -> str:
         if n == 1
         else f"at {n:,} steps, {finding.first_step:,} to {finding.last_step:,}"
     )
+    if not finding.is_loss:
+        off = f", {finding.tokens:,} tokens apart" if finding.tokens else ""
+        return f"Recorded figures contradict each other {where}{off}"
     share = f" ({finding.wasted_usd / bill:.0%} of the bill)" if bill and finding.wasted_usd else ""
     return f"{usd(finding.wasted_usd)}{share} lost {where}, {finding.tokens:,} tokens paid again"
 

@@ -108,15 +108,17 @@ def diagnosis_text(diagnosis: SessionDiagnosis, limit: int = MAX_FINDINGS) -> Re
 def finding_text(finding: Finding, bill: Decimal | None) -> RenderableType:
     """One finding as a paragraph."""
     head = Text()
-    head.append(usd(finding.wasted_usd), style="bold red")
-    if bill and finding.wasted_usd:
-        head.append(f" ({finding.wasted_usd / bill:.0%} of the bill)")
-    head.append(f"  {finding.kind}", style="bold")
+    if finding.is_loss:
+        head.append(usd(finding.wasted_usd), style="bold red")
+        if bill and finding.wasted_usd:
+            head.append(f" ({finding.wasted_usd / bill:.0%} of the bill)")
+        head.append("  ")
+    head.append(finding.kind, style="bold")
     head.append(f"  {_where(finding)}")
     marks = [
         word
         for word, on in (("inferred from usage", finding.inferred), ("expected", finding.expected))
-        if on
+        if on and finding.is_loss
     ]
     if marks:
         head.append(f"  [{', '.join(marks)}]", style="dim")

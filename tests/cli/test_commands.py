@@ -428,3 +428,39 @@ def test_diff_says_what_changed_beside_the_messages(analyzer, tmp_path) -> None:
     assert "the model changed from claude-sonnet-4-6 to claude-opus-4-8" in text
     assert "request parameters changed: tool_choice" in text
     assert "model changed" not in analyzer("diff", "run", "2")
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"), [("accounting", 3), ("accounting:0.000001", 3), ("accounting:1", 0)]
+)
+def test_a_gate_on_accounting_fails_on_figures_that_contradict(
+    analyzer, tmp_path, gate, code
+) -> None:
+    rows = [
+        {
+            "session": "s",
+            "id": f"r{i}",
+            "at": f"2026-06-01T09:0{i}:00Z",
+            "model": "claude-opus-4-8",
+            "request": {"messages": [{"role": "user", "content": "Go."}]},
+            "response": "Ho",
+            "usage": {
+                "input_tokens": 10,
+                "cache_read_tokens": 9_000,
+                "cache_write_tokens": 1_000,
+                "cache_write_1h_tokens": 1_000,
+                "output_tokens": 50,
+            },
+            "cost_usd": (10 * 5 + 9_000 * 0.5 + 1_000 * 6.25 + 50 * 25) / 1e6,
+        }
+        for i in range(2)
+    ]
+    analyzer("ingest", str(write_lines(tmp_path / "run.jsonl", rows)))
+    found = analyzer.json("diagnose", "--all")
+    (finding,) = found["sessions"][0]["findings"]
+    assert (finding["kind"], finding["wasted_usd"], finding["tokens"]) == ("accounting", 0, 2_000)
+    assert finding["evidence"]["contradiction"] == "hour_writes_as_short"
+    assert found["totals"]["wasted_usd"] == found["totals"]["avoidable_usd"] == 0
+    assert found["totals"]["wasted_by_kind"] == {}
+    assert analyzer.json("sessions")[0]["top_cause"] is None
+    analyzer("diagnose", "--all", "--fail-on", gate, code=code)

@@ -231,7 +231,7 @@ def test_a_missing_file_is_a_price_error(tmp_path: Path) -> None:
 
 def test_the_table_lists_every_list_with_dates_tiers_and_sources(book: PriceBook) -> None:
     rows = book.table()
-    sonnet = [r for r in rows if r.model == "claude-sonnet-5-5" and r.starts is not None]
+    sonnet = [r for r in rows if r.model == "claude-sonnet-5-5" and r.starts and not r.term]
     assert [str(r.starts) for r in sonnet] == ["2026-10-07"]
     tiers = {r.above for r in rows if r.model == "claude-sonnet-4-5"}
     assert tiers == {0, 200_000}

@@ -32,6 +32,7 @@ from tests.replay.recordings import (
 )
 
 BOOK = PriceBook.default()
+SEARCHED = (("web_searches", 2),)
 ENGINES: tuple[Engine, ...] = ("fast", "naive")
 SPECS = [
     "recorded",
@@ -237,3 +238,21 @@ def test_lanes_that_begin_alike_are_sent_request_by_request() -> None:
         for engine in ENGINES
     )
     assert fast.lanes == naive.lanes
+
+
+@pytest.mark.parametrize("spec", ["recorded", "raw", "sliding-stubs:keep=2"])
+def test_both_engines_bill_on_the_terms_of_the_recording(spec: str) -> None:
+    plain = steady_lane(7, "s", 12)
+    terms = [replace(s.usage, terms=("batch",), apart=SEARCHED) for s in plain.steps if s.usage]
+    billed = replace(
+        plain,
+        steps=tuple(replace(s, usage=u) for s, u in zip(plain.steps, terms, strict=True)),
+    )
+    fast, naive = (
+        replay([build_lane(billed)], parse_spec(spec), CACHES["anthropic"], BOOK, engine=engine)
+        for engine in ENGINES
+    )
+    usual = replay([build_lane(plain)], parse_spec(spec), CACHES["anthropic"], BOOK)
+    assert fast.cost_usd == pytest.approx(naive.cost_usd)
+    searches = 0.02 * len(billed.steps)
+    assert fast.cost_usd == pytest.approx(cast("float", usual.cost_usd) / 2 + searches)

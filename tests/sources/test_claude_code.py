@@ -382,3 +382,25 @@ def _take(row: dict, into: dict[tuple[str, str], tuple[int, ...]]) -> None:
     )
     if key not in into or values[1] >= into[key][1]:
         into[key] = values
+
+
+def test_failed_requests_are_told_by_the_one_that_came_through(tmp_path) -> None:
+    t = Transcript()
+    t.user("go")
+    for attempt in (1, 2):
+        error = {"status": 529, "error": {"type": "error", "error": {"type": "overloaded_error"}}}
+        t.row("system", subtype="api_error", error=error, retryAttempt=attempt, retryInMs=500)
+    t.answer("a", 0, 20_000)
+    t.result("call-a", "x")
+    broken = {"code": "ECONNRESET", "message": "closed"}
+    t.row("system", subtype="api_error", error={"message": "no", "connection": broken})
+    t.answer("b", 20_000, 500)
+    t.result("call-b", "x")
+    t.answer("c", 20_500, 500)
+    steps = lanes(SOURCE, t.write(tmp_path))["main"].steps
+    notes = [{k: v for k, v in s.labels if k.startswith("retr")} for s in steps]
+    assert notes == [
+        {"retries": "2", "retry_reason": "529 overloaded_error"},
+        {"retries": "1", "retry_reason": "ECONNRESET"},
+        {},
+    ]

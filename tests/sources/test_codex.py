@@ -406,3 +406,30 @@ def test_totals_of_the_real_rollouts_equal_an_independent_count(shared_data: Pat
             theirs["reasoning"] += last["reasoning_output_tokens"]
     assert steps == requests
     assert +sums == theirs
+
+
+def test_a_turn_that_was_aborted_is_a_label_of_the_next_request(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.turn("go")
+    rollout.answer("a", 2_000, 0)
+    rollout.row("event_msg", type="turn_aborted", reason="interrupted")
+    rollout.row("event_msg", type="stream_error", message="stream disconnected")
+    rollout.turn("go on")
+    rollout.answer("b", 3_000, 1_920)
+    rollout.answer("c", 4_000, 2_944)
+    steps = lanes(SOURCE, rollout.write(tmp_path))["main"].steps
+    notes = [{k: v for k, v in s.labels if k in ("aborted", "retries")} for s in steps]
+    assert notes == [{}, {"aborted": "interrupted", "retries": "1"}, {}]
+
+
+def test_a_total_that_grew_by_more_than_the_request_is_doubted(tmp_path: Path) -> None:
+    rollout = Rollout()
+    rollout.turn("go")
+    rollout.answer("a", 2_000, 0)
+    rollout.total.update({"input_tokens": 500, "total_tokens": 500})
+    rollout.answer("b", 3_000, 1_920)
+    rollout.total.clear()
+    rollout.answer("c", 400, 0)
+    steps = lanes(SOURCE, rollout.write(tmp_path))["main"].steps
+    doubts = [s.usage.doubts for s in steps if s.usage]
+    assert doubts == [(), (("total_delta", 3_550, 3_050),), ()]

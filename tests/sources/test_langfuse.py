@@ -393,3 +393,34 @@ def test_every_shared_langfuse_file_is_read_without_problems(shared_data: Path) 
             assert isinstance(found, LaneSteps), (file.name, found)
             steps += len(found.steps)
     assert steps > 100
+
+
+def test_a_request_that_was_sent_again_under_a_new_id_counts_once_and_is_told(
+    read: Reader,
+) -> None:
+    one = row(1, output="Ho", name="Claude Generation", metadata={"assistant_index": 0})
+    (lane,), _ = read(page([one, {**one, "id": "obs9"}, row(2, output="Hi")]))
+    assert len(lane.steps) == 2
+    sent, other = (step.usage.doubts for step in lane.steps if step.usage)
+    assert sent == (("sent_twice", 2 * 960, 960),)
+    assert other == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "terms"),
+    [
+        ({"usagePricingTierName": "Batch"}, ("batch",)),
+        ({"usagePricingTierName": "Standard"}, ()),
+        ({"usagePricingTierName": "Large Context"}, ()),
+        ({"modelParameters": {"service_tier": "priority"}}, ("priority",)),
+        ({"modelParameters": {"service_tier": "auto"}}, ()),
+        ({}, ()),
+    ],
+)
+def test_the_tier_of_a_row_is_what_it_is_billed_on(
+    more: dict[str, Any], terms: tuple[str, ...], read: Reader
+) -> None:
+    (lane,), _ = read(page([row(1, **more)]))
+    (step,) = lane.steps
+    assert step.usage is not None
+    assert step.usage.terms == terms

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.model import Usage
-from analyzer.sources.spans.usage import NormalisedUsage, Sender, judge, normalise_usage
+from analyzer.sources.spans.senders import judge
+from analyzer.sources.spans.usage import NormalisedUsage, Sender, normalise_usage
 
 COUNTS = st.integers(0, 200_000)
 

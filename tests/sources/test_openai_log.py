@@ -291,3 +291,58 @@ def test_generated_logs_give_the_totals_that_their_maker_prints(shared_data, tmp
         usages = [s.usage for b in found for s in b.steps]
         assert sum(u.cache_read for u in usages) == truth["read"]
         assert sum(u.cache_write for u in usages) == truth["write"]
+
+
+def read_one(tmp_path, response: dict):
+    given = record(1)
+    given["response"] = {**given["response"], **response}
+    (step,) = lanes(SOURCE, write_lines(tmp_path / "run.jsonl", [given]))["main"].steps
+    return step
+
+
+def test_the_tier_that_served_a_request_is_what_it_is_billed_on(tmp_path) -> None:
+    step = read_one(tmp_path, {"service_tier": "flex"})
+    assert step.usage.terms == ("flex",)
+    assert dict(step.labels)["service_tier"] == "flex"
+    assert read_one(tmp_path, {"service_tier": "default"}).usage.terms == ()
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "reason"),
+    [
+        (
+            {"type": "cache_miss", "reason": "tools_changed", "cache_missed_tokens": 9},
+            "tools_changed",
+        ),
+        ({"cache_miss": {"reason": "input_changed"}}, "input_changed"),
+        ({"type": "unavailable"}, "unavailable"),
+        ({"type": "cache_hit"}, None),
+        (None, None),
+    ],
+)
+def test_the_providers_own_reason_for_a_miss_is_kept(tmp_path, diagnostics, reason) -> None:
+    request = {"model": "gpt-6-sol", "input": "Go."}
+    response = {
+        "id": "resp_1",
+        "output": [{"type": "message", "role": "assistant", "content": "Ho"}],
+        "usage": {"input_tokens": 5, "output_tokens": 1},
+        "prompt_cache_diagnostics": diagnostics,
+    }
+    path = write_lines(tmp_path / "run.jsonl", [{"request": request, "response": response}])
+    (step,) = lanes(SOURCE, path)["main"].steps
+    assert step.miss_reason == reason
+
+
+def test_audio_is_counted_apart(tmp_path) -> None:
+    usage = {
+        "prompt_tokens": 500,
+        "completion_tokens": 90,
+        "prompt_tokens_details": {
+            "audio_tokens": 300,
+            "cached_tokens": 200,
+            "cached_tokens_details": {"audio_tokens": 120},
+        },
+        "completion_tokens_details": {"audio_tokens": 60},
+    }
+    step = read_one(tmp_path, {"usage": usage})
+    assert dict(step.usage.apart) == {"audio_input": 180, "audio_output": 60, "audio_read": 120}

@@ -56,6 +56,8 @@ def test_a_run_reads_the_same_in_every_convention(
         assert answers(lane, mine)[0] == answers(truth, theirs)[0]
         assert (mine.model, mine.at) == (theirs.model, theirs.at)
         assert mine.provider == "anthropic"
+    # A sender that keeps to its convention contradicts nothing.
+    assert [step.usage.doubts for step in lane.steps if step.usage] == [()] * 12
     assert verdicts(lane) == verdicts(truth)
     assert "sliding-stubs" in verdicts(lane)
     if convention != "genai_events":  # which has no place for them

@@ -15,6 +15,7 @@ from analyzer.errors import UsageError
 from analyzer.model import (
     Breakpoint,
     Compaction,
+    Doubt,
     Lane,
     LaneSteps,
     Part,
@@ -60,6 +61,16 @@ compactions = st.builds(
 )
 
 
+doubts = st.builds(Doubt, names, counts, counts)
+usages = st.builds(
+    Usage,
+    *[counts] * 7,
+    terms=st.lists(names, max_size=2).map(tuple),
+    apart=st.lists(st.tuples(names, st.integers(0, 2**53 - 1)), max_size=2).map(tuple),
+    doubts=st.lists(doubts, max_size=2).map(tuple),
+)
+
+
 def ranges(size: int) -> st.SearchStrategy[tuple[Range, ...]]:
     bounds = st.tuples(st.integers(0, size), st.integers(0, size))
     return st.lists(bounds.map(lambda b: Range(min(b), max(b))), max_size=3).map(tuple)
@@ -82,7 +93,7 @@ def steps(draw: st.DrawFn, lane: str, size: int, key: str) -> Step:
         at=draw(times),
         ended_at=draw(times),
         model=draw(st.none() | names),
-        usage=draw(st.none() | st.builds(Usage, *[counts] * 7)),
+        usage=draw(st.none() | usages),
         prompt=draw(st.none() | prompt),
         response=draw(ranges(size)),
         provider=draw(st.none() | names),

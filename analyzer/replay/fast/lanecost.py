@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from weakref import WeakKeyDictionary
 
@@ -18,6 +18,8 @@ from analyzer.replay.base import (
     BREAK_TOKENS,
     Prices,
     ReplayLane,
+    ReplayStep,
+    billed_as,
     split_writes,
 )
 from analyzer.replay.result import LaneReplay
@@ -42,6 +44,8 @@ class Columns:
     """Rows of input, read, short write, long write, output; NaN where there is no price."""
     limit: Ints
     """Largest prompt that these rates hold for."""
+    apart: Floats
+    """USD of what is priced apart (audio, web searches) beyond the price of its tokens."""
 
 
 _KNOWN: WeakKeyDictionary[ReplayLane, tuple[Prices, Columns]] = WeakKeyDictionary()
@@ -62,6 +66,7 @@ def _columns(lane: ReplayLane, book: Prices) -> Columns:
     cost = np.full(len(steps), np.nan)
     rates = np.full((5, len(steps)), np.nan)
     limit = np.full(len(steps), HUGE, dtype=np.int64)
+    apart = np.zeros(len(steps))
     tiers: dict[int, tuple[Rates, int]] = {}
     for n, step in enumerate(steps):
         model = step.model or None
@@ -71,22 +76,37 @@ def _columns(lane: ReplayLane, book: Prices) -> Columns:
             tokens[:, n] = (step.usage.cache_read or 0, *writes, step.usage.input or 0)
             paid = book.cost_float(step.usage, model, step.when, step.provider)
             cost[n] = np.nan if paid is None else paid
-        price = book.rates(model, step.when, None, step.provider)
+        if step.usage is not None and step.usage.apart:
+            apart[n] = _apart(book, step.usage, model, step)
+        terms = step.usage.terms if step.usage else ()
+        price = book.rates(model, step.when, None, step.provider, terms)
         if price is None:
             continue
         if id(price) not in tiers:
-            tiers[id(price)] = (price, _lowest_tier(book, model, step.when, step.provider))
+            tiers[id(price)] = (price, _lowest_tier(book, model, step.when, step.provider, terms))
         rates[:, n] = (price.input, price.read, price.write_5m, price.write_1h, price.output)
         limit[n] = tiers[id(price)][1]
     read, short, long, left = tokens
-    return Columns(known, read, short, long, left, cost, rates, limit)
+    return Columns(known, read, short, long, left, cost, rates, limit, apart)
 
 
-def _lowest_tier(book: Prices, model: str | None, at: datetime | None, provider: str | None) -> int:
+def _apart(book: Prices, usage: Usage, model: str | None, step: ReplayStep) -> float:
+    whole = book.cost_float(usage, model, step.when, step.provider)
+    plain = book.cost_float(replace(usage, apart=()), model, step.when, step.provider)
+    return math.nan if whole is None or plain is None else whole - plain
+
+
+def _lowest_tier(
+    book: Prices,
+    model: str | None,
+    at: datetime | None,
+    provider: str | None,
+    terms: tuple[str, ...],
+) -> int:
     """Prompt tokens up to which the lowest price holds."""
     limit = HUGE
     while True:
-        price = book.rates(model, at, limit, provider)
+        price = book.rates(model, at, limit, provider, terms)
         if price is None or not price.tier.startswith(">"):
             return limit
         limit = int(price.tier[1:])
@@ -154,7 +174,7 @@ def _price(
     p_in, p_read, p_short, p_long, p_out = known.rates
     rest, read = np.array(out.input), np.array(out.read)
     written = np.array(out.write_5m) * p_short + np.array(out.write_1h) * p_long
-    cost = rest * p_in + read * p_read + written + lane.outputs * p_out
+    cost = rest * p_in + read * p_read + written + lane.outputs * p_out + known.apart
     cost = np.where(taken, known.cost, cost)
     out.cost = [None if math.isnan(usd) else usd for usd in cost.tolist()]
     for n in np.flatnonzero((np.array(out.prompt) > known.limit) & ~taken).tolist():
@@ -167,4 +187,5 @@ def _price(
             output=out.output[n],
         )
         step = lane.steps[n]
+        usage = billed_as(usage, step.usage)
         out.cost[n] = book.cost_float(usage, step.model or None, step.when, step.provider)

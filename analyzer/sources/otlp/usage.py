@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from analyzer.sources.decode import Json, JsonObject
 from analyzer.sources.otlp.values import Attributes, below
 from analyzer.sources.spans.blocks import decoded
-from analyzer.sources.spans.keys import Bucket, bucket_of
+from analyzer.sources.spans.keys import PRICED_APART, Bucket, bucket_of
 
 _RENAMED = {
     "prompt": "prompt_tokens",
@@ -94,6 +94,9 @@ def _known(counts: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     for key, value in counts.items():
         if key == "prompt_details.cache_input" and "prompt_details.cache_read" in counts:
             continue  # it overlaps the others without saying how
+        if key in PRICED_APART and value is not None:
+            yield key, _whole(value)
+            continue
         inner = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), None)
         name = _RENAMED.get(inner or key, inner or key)
         bucket = bucket_of(name)

@@ -87,6 +87,18 @@ ALIASES: Mapping[Bucket, tuple[str, ...]] = {
     ),
     "total": ("total_tokens", "totalTokens", "total_token_count", "totalTokenCount", "total"),
 }
+PRICED_APART: Mapping[str, str] = {
+    "input_audio_tokens": "audio_input",
+    "input_audio": "audio_input",
+    "prompt_details.audio": "audio_input",
+    "prompt_tokens_details.audio_tokens": "audio_input",
+    "input_image_tokens": "image_input",
+    "output_audio_tokens": "audio_output",
+    "output_audio": "audio_output",
+    "completion_details.audio": "audio_output",
+    "completion_tokens_details.audio_tokens": "audio_output",
+}
+"""Counts with a price of their own, by their name in `Usage.apart`."""
 BUCKET_OF: Mapping[str, Bucket] = {key: b for b, keys in ALIASES.items() for key in keys}
 REASONING_BESIDE_OUTPUT = frozenset(ALIASES["reasoning"][:4])
 INCLUSIVE_BY_NAME = frozenset(ALIASES["input"][3:])

@@ -15,10 +15,11 @@ from analyzer.sources.spans.content import UNREADABLE, with_content
 from analyzer.sources.spans.lanes import Call, in_order, lanes
 from analyzer.sources.spans.memory import Memory
 from analyzer.sources.spans.rows import Complaints, Row, ScoreRow, TraceRow, merge, scope_of
+from analyzer.sources.spans.senders import judge
 from analyzer.sources.spans.shapes import Request
 from analyzer.sources.spans.steps import LaneWriter, Origin
 from analyzer.sources.spans.tree import Trace, leaves
-from analyzer.sources.spans.usage import NormalisedUsage, Sender, judge, normalise_usage
+from analyzer.sources.spans.usage import NormalisedUsage, Sender, normalise_usage
 
 _NO_CONTENT = Request(flags=("no_input", "no_output"))
 _SenderKey = tuple[str, str, str]

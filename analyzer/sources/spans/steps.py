@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analyzer.model import Breakpoint, Part, Prompt, SessionKey, Step, Usage
+from analyzer.model import Breakpoint, Doubt, Part, Prompt, SessionKey, Step, Usage
 from analyzer.sources.base import Pool, to_ranges
 from analyzer.sources.blocks import Marked
 from analyzer.sources.decode import dump
 from analyzer.sources.spans.lanes import Call, LaneCalls
 from analyzer.sources.spans.rows import Row, ScoreRow, nested, scope_of
 from analyzer.sources.spans.shapes import SETTINGS, Request
+from analyzer.sources.terms import terms_of
 
 _MISS_REASONS = (
     ("cache_miss_reason",),
@@ -97,13 +99,14 @@ class LaneWriter:
 
     def steps(self, session: SessionKey) -> tuple[Step, ...]:
         """All steps; one that stands there twice under two ids counts once."""
+        rows = Counter(call.leaf.row.key for call in self.lane.calls)
         seen: set[str] = set()
         out = []
         for call in self.lane.calls:
             key = call.leaf.row.key
             if key not in seen:
                 seen.add(key)
-                out.append(self._step(call, key, session))
+                out.append(_sent(self._step(call, key, session), rows[key]))
         return tuple(out)
 
     def _step(self, call: Call, key: str, session: SessionKey) -> Step:
@@ -114,7 +117,7 @@ class LaneWriter:
         response = self._add(request.response, used)
         if self._deltas:
             self._view.extend(response)
-        usage = call.usage.usage
+        usage = replace(call.usage.usage, terms=_terms(row))
         failed = row.level == "ERROR"
         return Step(
             key=key,
@@ -122,7 +125,7 @@ class LaneWriter:
             at=row.start,
             ended_at=row.end,
             model=row.model,
-            usage=None if usage == Usage() else usage,
+            usage=None if usage == Usage(terms=usage.terms) else usage,
             prompt=prompt,
             new_parts=self._fresh(),
             response=to_ranges(response),
@@ -207,6 +210,23 @@ class LaneWriter:
     def _fresh(self) -> tuple[Part, ...]:
         fresh = self._pool.take()
         return fresh if self._keep else tuple(replace(part, body=None) for part in fresh)
+
+
+def _sent(step: Step, times: int) -> Step:
+    """A step that its sender recorded several times under new ids, and that counts once."""
+    if times == 1 or step.usage is None:
+        return step
+    tokens = (step.usage.prompt or 0) + (step.usage.output or 0)
+    doubt = Doubt("sent_twice", times * tokens, tokens)
+    return replace(step, usage=replace(step.usage, doubts=(*step.usage.doubts, doubt)))
+
+
+def _terms(row: Row) -> tuple[str, ...]:
+    """How a request was billed: by the server's tier, else by what the request asked for."""
+    given = row.parameters or {}
+    words = [given.get(name) for name in ("service_tier", "speed", "inference_geo")]
+    tier, speed, region = (w if isinstance(w, str) else None for w in words)
+    return terms_of(row.tier) or terms_of(tier, speed, region)
 
 
 def _miss_reason(row: Row) -> str | None:

@@ -2,22 +2,23 @@
 
 Senders disagree on the names of the keys and on whether `input` holds the cached tokens. The tests
 here follow the arithmetic against the sender's own total; where one record cannot decide, all the
-records of one sender do (`judge`).
+records of one sender do (`senders.judge`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from analyzer.model import Usage
 from analyzer.sources.decode import Json
+from analyzer.sources.spans.doubts import Stated, doubts_of
 from analyzer.sources.spans.keys import (
     ALIASES,
     INCLUSIVE_BY_NAME,
+    PRICED_APART,
     REASONING_BESIDE_OUTPUT,
     Bucket,
     bucket_of,
@@ -27,9 +28,6 @@ Evidence = Literal["none", "inclusive", "exclusive", "bare_total", "doubtful"]
 """What a record says of its sender; bare_total: the sender's total leaves the cached tokens out."""
 
 _MAX_COUNT = 1 << 53
-_ENOUGH_RECORDS = 3
-_SMALL_REMAINDER = 0.2
-_DECISIVE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,8 @@ class Sender:
     reports_write: bool = False
     bare_total: bool = False
     """Its total is input + output without cached tokens, so it says nothing about `input`."""
+    promised: bool = False
+    """The convention of its names says that `input` holds them, so that contradicts nothing."""
     by_convention: bool = False
     """`inclusive` is what the convention of its names promises; no record proves it."""
 
@@ -81,6 +81,12 @@ class _Counts:
     sum_all: int = 0
     reasoning_beside: bool = False
     inclusive_name: bool = False
+    apart: dict[str, int] = field(default_factory=dict)
+
+    def set_apart(self, key: str, count: int) -> None:
+        """Keep a count that has a price of its own."""
+        if key in PRICED_APART and count:
+            self.apart[PRICED_APART[key]] = count
 
     def get(self, bucket: Bucket) -> int:
         return self.buckets.get(bucket, 0)
@@ -125,51 +131,6 @@ def normalise_usage(
     return _result(counts, write, reading, sender)
 
 
-def judge(
-    records: Iterable[tuple[NormalisedUsage, int | None]], promise: bool | None = None
-) -> Sender:
-    """What the records of one sender say together.
-
-    Each record comes with an estimate of its prompt in tokens, where the prompt is known. One
-    record with less input than cached tokens proves an exclusive sender. `promise` is what the
-    convention says of `input`; it holds until a record proves it broken.
-    """
-    rows = list(records)
-    kinds = {row.evidence for row, _ in rows}
-    proved = {"bare_total": False, "exclusive": False, "inclusive": True}
-    verdicts = {proved[kind] for kind in kinds if kind in proved}
-    inclusive: bool | None = None
-    if promise is not None and len(verdicts) != 1:
-        inclusive = promise and not verdicts
-    elif len(verdicts) == 1:
-        inclusive = verdicts.copy().pop()
-    elif not verdicts and "doubtful" in kinds:
-        inclusive = _weigh([(r, e) for r, e in rows if r.evidence == "doubtful"])
-    return Sender(
-        inclusive,
-        any(r.reports_read for r, _ in rows),
-        any(r.reports_write for r, _ in rows),
-        "bare_total" in kinds,
-        by_convention=promise is not None and not verdicts,
-    )
-
-
-def _weigh(doubtful: list[tuple[NormalisedUsage, int | None]]) -> bool | None:
-    """Judge by the prompts' sizes where they are known, else by how small the remainder stays."""
-    leanings = [
-        abs(math.log(size / (row.stated_input + row.cached)))
-        - abs(math.log(size / row.stated_input))
-        for row, size in doubtful
-        if size and row.stated_input
-    ]
-    if leanings and abs(median(leanings)) >= _DECISIVE:
-        return median(leanings) > 0
-    if len(doubtful) < _ENOUGH_RECORDS:
-        return None
-    remainders = [(r.stated_input - r.cached) / r.stated_input for r, _ in doubtful]
-    return True if median(remainders) <= _SMALL_REMAINDER else None
-
-
 def _fold(raw: Mapping[str, Json]) -> _Counts:
     """Sort keys into buckets; equal figures under several names count once."""
     counts = _Counts()
@@ -184,6 +145,7 @@ def _fold(raw: Mapping[str, Json]) -> _Counts:
             counts.server_total = count
         else:
             counts.sum_all += count
+        counts.set_apart(key, count)
         bucket = bucket_of(key)
         if bucket:
             found.setdefault(bucket, []).append((key, count))
@@ -368,14 +330,23 @@ def _result(
         cache_write_1h=counts.get("write_1h") if split else None,
         output=reading.output if _generated(counts) else None,
         reasoning=counts.buckets.get("reasoning"),
+        apart=tuple(sorted(counts.apart.items())),
     )
+    cached = counts.get("read") + (write or 0)
+    given = counts.get("input") + counts.extra_input
+    flat = counts.buckets.get("write") if split else None
+    total = counts.buckets.get("total")
+    promised = counts.inclusive_name or sender.promised
+    named = flags - {"input_inclusive", "write_inside_input"} if promised else flags
+    stated = Stated(given, cached, total, counts.server_total or 0, flat)
+    usage = replace(usage, doubts=doubts_of(named, stated, usage))
     return NormalisedUsage(
         usage=usage,
         context=usage.prompt,
         flags=tuple(sorted(flags)),
         evidence=reading.evidence,
-        stated_input=counts.get("input") + counts.extra_input,
-        cached=counts.get("read") + (write or 0),
+        stated_input=given,
+        cached=cached,
         reports_read="read" in counts.buckets,
         reports_write=bool({"write", "write_5m", "write_1h"} & set(counts.buckets)),
         bad_keys=tuple(sorted(counts.bad)),

@@ -9,7 +9,8 @@ WITH mine AS (
 SELECT rec, seq, lane, step, counted, key, "at", ended_at, model, provider, has_usage, input,
        cache_read, cache_write, cache_write_5m, cache_write_1h, output, reasoning, prompt_ranges,
        breakpoints, settings, recorded, response_ranges, human, compaction, miss_reason,
-       stop_reason, error, labels, copied_from, line, reported_cost
+       stop_reason, error, labels, copied_from, line, reported_cost,
+       terms, apart, doubts
 FROM mine
 WHERE counted OR seq = first_counted - 1
 ORDER BY lane, step, seq

@@ -10,7 +10,8 @@ WITH costs AS (
 ), causes AS (
     SELECT project, user_id, session_id, kind, sum(wasted_usd) AS usd
     FROM findings
-    WHERE ($project::VARCHAR IS NULL OR project = $project)
+    WHERE kind <> 'accounting'
+      AND ($project::VARCHAR IS NULL OR project = $project)
       AND ($user::VARCHAR IS NULL OR user_id = $user)
     GROUP BY ALL
 ), dearest AS (
