@@ -163,6 +163,8 @@ def _part(row: tuple[Any, ...]) -> Part:
         starts,
         placeholder,
         envelope,
+        summary,
+        markup,
         *_,
     ) = row
     return Part(
@@ -178,6 +180,8 @@ def _part(row: tuple[Any, ...]) -> Part:
         starts,
         placeholder,
         envelope,
+        summary,
+        markup,
     )
 
 
