@@ -20,6 +20,7 @@ from typing import IO, NamedTuple, Self, cast
 
 import msgspec
 
+from analyzer.content import Mode, keeping
 from analyzer.errors import InputError
 from analyzer.model import LaneSteps, Problem
 from analyzer.records import Flattener, to_bytes
@@ -60,7 +61,9 @@ class Job(msgspec.Struct, array_like=True):
     file_id: int
     project: str
     user: str
-    keep_bodies: bool
+    content: Mode
+    key: bytes
+    """Makes the stand-ins for what is not kept."""
     joint: bool = False
 
 
@@ -72,10 +75,12 @@ def reference(source: Source) -> tuple[str, str]:
 
 def read(job: Job, source: Source) -> Iterator[bytes]:
     """The encoded chunks of one job; the last one always comes, whatever the file holds."""
-    flat = Flattener(job.file_id, keep_bodies=job.keep_bodies)
-    context = Context(job.project, job.user, job.keep_bodies)
+    with_bodies = job.content != "none"
+    flat = Flattener(job.file_id, keep_bodies=with_bodies)
+    context = Context(job.project, job.user, with_bodies)
+    keep = keeping(job.content, job.key)
     try:
-        for entry in _entries(job, source, context):
+        for entry in map(keep, _entries(job, source, context)):
             if isinstance(entry, Problem):
                 flat.problem(entry)
             else:
@@ -83,10 +88,15 @@ def read(job: Job, source: Source) -> Iterator[bytes]:
             if flat.ready():
                 yield to_bytes(flat.take())
     except (OSError, InputError) as error:
-        flat.problem(
-            Problem(os.fsdecode(job.paths[0]), None, "$", f"the file cannot be read: {error}")
-        )
+        lost = Problem(os.fsdecode(job.paths[0]), None, "$", f"the file cannot be read: {error}")
+        flat.problem(as_problem(keep(lost)))
     yield to_bytes(flat.take(last=True))
+
+
+def as_problem(entry: LaneSteps | Problem) -> Problem:
+    """What a mode of content makes of a problem is one."""
+    assert isinstance(entry, Problem)
+    return entry
 
 
 def _entries(job: Job, source: Source, context: Context) -> Iterator[LaneSteps | Problem]:

@@ -16,6 +16,7 @@ from analyzer.cli.base import (
     stderr,
     tell,
 )
+from analyzer.content import MODES, Mode
 from analyzer.errors import InputError
 from analyzer.intake import IngestReport, ingest
 from analyzer.model import Problem
@@ -36,10 +37,10 @@ would spend most of its time on that."""
 @click.option("--as-user", default="", help="User of the sessions, where the files do not say.")
 @click.option(
     "--content",
-    type=click.Choice(["full", "none"]),
-    default="full",
-    show_default=True,
-    help="Keep the text, or only digests and sizes.",
+    type=click.Choice(MODES),
+    default=None,
+    help="Keep all text, all but secrets and personal data, or only digests and sizes. "
+    "Without it: as the store kept it last (full at first).",
 )
 @click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @format_option
@@ -50,11 +51,14 @@ def ingest_command(
     source: str | None,
     as_project: str,
     as_user: str,
-    content: str,
+    content: Mode | None,
     strict: bool,
     form: Format,
 ) -> None:
-    """Read files or folders into the store. Reading the same again changes nothing."""
+    """Read files or folders into the store. Reading the same again changes nothing.
+
+    What --content says holds for what is read, also where it was read before in another way.
+    """
     settings = settings_of(ctx)
     load_plugins()
     with progress_bar("reading files") as advance:
@@ -64,12 +68,13 @@ def ingest_command(
             source=source,
             project=as_project,
             user=as_user,
-            content="none" if content == "none" else "full",
+            content=content,
             strict=strict,
             progress=lambda p: advance(p.bytes, p.total_bytes),
             waiting=tell,
         )
     _say(report)
+    _say_content(report, asked=content is not None)
     if report.steps > JUDGED_STEPS:
         tell("so many steps are judged at the first question (`analyzer sessions`, `dashboard`)")
     elif settings.db.exists():
@@ -109,6 +114,8 @@ def report_document(report: IngestReport) -> dict[str, object]:
         "parts": report.parts,
         "duplicates": report.duplicates,
         "unchanged": report.unchanged,
+        "content": report.content,
+        "holding_more": report.holding_more,
         "known_problems": report.known_problems,
         "problems": [
             {"path": p.path, "line": p.line, "pointer": p.pointer, "message": p.message}
@@ -125,6 +132,18 @@ def _say(report: IngestReport) -> None:
     rest = len(report.problems) - SHOWN_PROBLEMS
     if rest > 0:
         console.print(f"… and {rest} more problems; --format json lists all", style="yellow")
+
+
+def _say_content(report: IngestReport, *, asked: bool) -> None:
+    """What a run without all content should not leave unsaid."""
+    if report.content != "full" and not asked:
+        tell(f"content: {report.content}, as before in this store; --content full would keep all")
+    if report.holding_more:
+        stderr().print(
+            f"{plural(report.holding_more, 'file')} of this store still hold more content than "
+            f"{report.content!r} keeps: name them in such an ingest, or begin another store",
+            style="yellow",
+        )
 
 
 def problem_line(problem: Problem) -> str:

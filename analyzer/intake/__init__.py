@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
+from analyzer.content import Mode, keeping
 from analyzer.errors import InputError, UsageError
 from analyzer.intake.planning import Plan, SkippedKind, found_files
+from analyzer.intake.retention import Retention
 from analyzer.model import Problem, SessionKey
-from analyzer.reading import Answer, Job, Workers, read
+from analyzer.reading import Answer, Job, Workers, as_problem, read
 from analyzer.records import Chunk, from_bytes
 from analyzer.sources import SOURCES
 from analyzer.sources.base import DEFAULT_PROJECT, Source
@@ -67,6 +68,10 @@ class IngestReport:
     """Records of these that could not be read when they were met first."""
     skipped_kinds: list[SkippedKind] = field(default_factory=list)
     """Files in folders that no source recognises, one entry a kind."""
+    content: Mode = "full"
+    """What was kept of the content."""
+    holding_more: int = 0
+    """Files of the store that hold more content than that: they were not met in this run."""
 
 
 def ingest(
@@ -76,7 +81,7 @@ def ingest(
     source: str | None = None,
     project: str = DEFAULT_PROJECT,
     user: str = "",
-    content: Literal["full", "none"] = "full",
+    content: Mode | None = None,
     strict: bool = False,
     progress: Callable[[Progress], None] | None = None,
     waiting: Callable[[str], None] | None = None,
@@ -85,9 +90,10 @@ def ingest(
 ) -> IngestReport:
     """Read files and folders into a store and publish it.
 
-    `source` names the format instead of having it recognised; `content="none"` keeps digests and
-    sizes alone; `strict` stops at the first problem and leaves that file out; `waiting` is told
-    if another writer holds the store. Without `workers` each core has one, and a small run none.
+    `source` names the format instead of having it recognised; `content` says what is kept of the
+    content, and without it what the store kept last (`full` at first); `strict` stops at the first
+    problem and leaves that file out; `waiting` is told if another writer holds the store. Without
+    `workers` each core has one, and a small run none.
 
     Raises `UsageError` (no such source or path), `InputError` (a problem, with `strict`) and
     `StoreError` (the store is busy, newer than this version, or damaged).
@@ -96,17 +102,15 @@ def ingest(
     if source is not None and source not in known:
         raise UsageError.unknown("source", source, known)
     found = found_files(paths)
-    if workers is None:
-        small = sum(file.size for file in found) < IN_PROCESS_BYTES
-        workers = 0 if small else os.cpu_count() or 1
     chosen = {source: known[source]} if source is not None else known
-    plan = Plan(found, chosen, source is not None, project, user, content)
     report = IngestReport()
     with Store.open(store_path, "write", waiting=waiting) as store:
         before = store.settle()
+        kept = Retention.choose(store, content)
+        plan = Plan(found, chosen, source is not None, project, user, kept.mode, kept.key)
         if not store.is_empty():
             plan.learn(store.query("files", Scope(project, user)).iter_rows(named=True))
-        sink = _Sink(store, plan, report, strict=strict, progress=progress)
+        sink = _Sink(store, plan, report, kept, strict=strict, progress=progress)
         try:
             for answer in _answers(plan, known, workers):
                 sink.take(answer)
@@ -117,24 +121,29 @@ def ingest(
             store.publish()
             raise
         report.steps = max(0, store.settle() - before)
-    _complete(report, plan, sink)
-    return report
+        report.holding_more = kept.holding_more(store)
+    return _complete(report, plan, sink)
 
 
-def _complete(report: IngestReport, plan: Plan, sink: _Sink) -> None:
+def _complete(report: IngestReport, plan: Plan, sink: _Sink) -> IngestReport:
     report.sessions = len(sink.sessions)
     report.unchanged = plan.unchanged
     report.known_problems = plan.known_problems
     report.skipped_kinds = plan.skipped_kinds()
-    report.problems += plan.problems
+    report.content = plan.content
+    keep = keeping(plan.content, plan.key)
+    report.problems += [as_problem(keep(problem)) for problem in plan.problems]
     again = plan.known_steps + sum(
         times * sink.steps_of.get(file_id, 0) for file_id, times in plan.again.items()
     )
     report.duplicates = again + max(0, sum(sink.steps_of.values()) - report.steps)
+    return report
 
 
-def _answers(plan: Plan, known: Mapping[str, Source], workers: int) -> Iterator[Answer]:
+def _answers(plan: Plan, known: Mapping[str, Source], workers: int | None) -> Iterator[Answer]:
     jobs = plan.jobs()
+    if workers is None:
+        workers = 0 if plan.total_bytes < IN_PROCESS_BYTES else os.cpu_count() or 1
     if workers == 0:
         for job in jobs:
             for message in read(job, known[plan.of(job).files[0].source]):
@@ -152,6 +161,7 @@ class _Sink:
         store: Store,
         plan: Plan,
         report: IngestReport,
+        kept: Retention,
         *,
         strict: bool,
         progress: Callable[[Progress], None] | None,
@@ -161,6 +171,7 @@ class _Sink:
         self._store = store
         self._plan = plan
         self._report = report
+        self._kept = kept
         self._strict = strict
         self._progress = progress
         self._pending: dict[int, list[Chunk]] = {}
@@ -221,7 +232,7 @@ class _Sink:
 
     def _spill(self, job: Job) -> None:
         """Write a piece of a large file; it counts for nothing before its last piece."""
-        batch = self._store.batch()
+        batch = self._batch()
         if job.file_id not in self._in_pieces:
             batch.begin_pieces(job.file_id)
             self._in_pieces.add(job.file_id)
@@ -252,11 +263,20 @@ class _Sink:
             rows += members
         batch.add_files(rows)
 
+    def _batch(self) -> Batch:
+        # Before anything else is written: a store without these notes would forget its mode.
+        self._kept.note(self._store)
+        return self._store.batch()
+
     def _flush(self) -> None:
         if self._whole:
-            batch = self._store.batch()
+            batch = self._batch()
             jobs = [job for job, _ in self._whole]
-            batch.remove_files([own for job in jobs for own in self._plan.of(job).replaces])
+            plans = [self._plan.of(job) for job in jobs]
+            batch.remove_files(
+                [own for planned in plans for own in planned.replaces],
+                forget=any(planned.forgets for planned in plans),
+            )
             batch.add(chunk for _, chunks in self._whole for chunk in chunks)
             self._record(batch, jobs)
             batch.commit()
