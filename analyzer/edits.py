@@ -17,6 +17,7 @@ import xxhash
 from analyzer.errors import LawError
 from analyzer.model import Part
 from analyzer.tokens import estimate
+from analyzer.wording import opens_with_markup, reads_like_summary
 
 CostClass = Literal[
     "shared",
@@ -221,6 +222,8 @@ def rewritten(part: Part, body: str, *, placeholder: bool = False) -> Part:
         starts_message=part.starts_message,
         placeholder=placeholder,
         envelope=part.envelope,
+        summary=part.kind == "text" and reads_like_summary(body),
+        markup=part.kind == "text" and opens_with_markup(body),
     )
 
 

@@ -120,6 +120,10 @@ class Part:
     """The content itself reads like a placeholder ("[Old tool result content cleared]")."""
     envelope: int = 0
     """Estimated tokens around the content (role, ids, names); they stay when content is replaced."""
+    summary: bool = False
+    """A text that begins like a summary of the conversation."""
+    markup: bool = False
+    """A text that begins with a tag ("<system-reminder>"): put in by a program, not typed."""
 
 
 class Breakpoint(NamedTuple):

@@ -64,8 +64,8 @@ TABLES = {
     ),
     "parts": columns(
         "rec:int idx:int section:text role:text kind:text tool:text call_id:text digest:bytes "
-        "chars:int estimate:int envelope:int starts_message:flag placeholder:flag pack:int "
-        "body_offset:int body_length:int"
+        "chars:int estimate:int envelope:int starts_message:flag placeholder:flag summary:flag "
+        "markup:flag pack:int body_offset:int body_length:int"
     ),
     "packs": columns("rec:int pack:int codec:text raw_bytes:int body:bytes"),
     "recordings": columns(
@@ -253,6 +253,8 @@ class Flattener:
                 part.envelope,
                 part.starts_message,
                 part.placeholder,
+                part.summary,
+                part.markup,
                 pack,
                 offset,
                 length,

@@ -12,7 +12,7 @@ from analyzer.views.overview import finding_sentence
 from analyzer.views.table import Column, Row, Table, clean, one_line
 from apps import elements, shared
 
-_TOLD = ("summary", "was", "now", "steps", "worst_step")
+_TOLD = ("summary", "was", "now", "content", "steps", "worst_step")
 """Evidence that the card itself shows."""
 
 
@@ -49,6 +49,8 @@ def finding_card(finding: Finding, bill: Decimal | None, link: Mapping[str, str]
 def _excerpts(finding: Finding) -> None:
     was, now = finding.evidence.get("was"), finding.evidence.get("now")
     if not isinstance(was, str) and not isinstance(now, str):
+        if "content" in finding.evidence:
+            st.caption("The content was not kept.")
         return
     before, after = st.columns(2)
     for place, word, text in ((before, "was", was), (after, "now", now)):

@@ -302,6 +302,19 @@ def test_jointly_read_files_are_read_together_again(
     assert_as_if_read_whole(store, folder, sources=JOINT)
 
 
+def test_growth_is_kept_as_the_store_keeps_content(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path / "a.txt", line("s", "k0", new=["ask jane.doe@corp.example"]))
+    with Followed(store, path, content="redacted") as followed:
+        assert followed.report().content == "redacted"
+        append(path, line("s", "k1", new=["ask jane.doe@corp.example"]))
+        assert followed.report().content == "redacted"
+    with Store.open(store) as opened:
+        first, later = opened.part_bodies(SessionKey("default", "", "s"), "main", [0, 1])
+    assert first == later
+    assert first is not None
+    assert first.startswith("ask <EMAIL:")
+
+
 def test_a_reader_that_dies_costs_nothing(tmp_path: Path, store: Path) -> None:
     path = write(tmp_path / "a.txt", line("s", "k0"))
     with Followed(store, path) as followed:

@@ -152,14 +152,6 @@ def test_without_content_nothing_of_it_reaches_the_store(tmp_path: Path, store: 
     with Store.open(store) as opened:
         assert opened.part_bodies(key, "main", [0]) == [None]
         assert opened.load_session(key).lanes[0].pool[0].chars == 18
-    # Asked for later, content comes in; asked away again, it stays.
-    assert figures(run(store, made)) == (1, 1, 0, 1, 0)
-    assert figures(run(store, made, content="none")) == (0, 0, 0, 1, 1)
-    with Store.open(store) as opened:
-        assert opened.part_bodies(key, "main", [0]) == ["a very secret text"]
-    fresh = tmp_path / "fresh.duckdb"
-    run(fresh, made)
-    assert dump(store) == dump(fresh)
 
 
 def test_what_no_source_recognises_is_told_once_a_kind(tmp_path: Path, store: Path) -> None:
@@ -302,7 +294,7 @@ def test_a_reader_that_dies_costs_its_file_alone(
 def test_a_worker_finds_each_source(tmp_path: Path, name: str) -> None:
     """A worker loads one format and not the others, so each has to load alone."""
     missing = os.fsencode(tmp_path / "gone")
-    job = Job([missing], reference(REAL_SOURCES[name]), 1, "p", "", True)
+    job = Job([missing], reference(REAL_SOURCES[name]), 1, "p", "", "full", b"")
     reader = Reader()
     chunks = [from_bytes(message) for message in reader.ask(encode(job))]
     reader.close()

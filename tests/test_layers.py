@@ -22,7 +22,7 @@ ROWS = (
     ("errors",),
     ("model",),
     ("ranges",),
-    ("tokens", "pricing", "records"),
+    ("tokens", "pricing", "records", "wording", "content"),
     ("edits",),
     ("sources", "store", "caching", "policies"),
     ("reading",),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 import click
 
@@ -22,6 +22,7 @@ from analyzer.cli.base import (
     stderr,
     tell,
 )
+from analyzer.content import MODES, Mode
 from analyzer.errors import InputError
 from analyzer.intake import IngestReport, follow, ingest
 from analyzer.intake.planning import SkippedKind
@@ -45,10 +46,10 @@ would spend most of its time on that."""
 @click.option("--as-user", default="", help="User of the sessions, where the files do not say.")
 @click.option(
     "--content",
-    type=click.Choice(["full", "none"]),
-    default="full",
-    show_default=True,
-    help="Keep the text, or only digests and sizes.",
+    type=click.Choice(MODES),
+    default=None,
+    help="Keep all text, all but secrets and personal data, or only digests and sizes. "
+    "Without it: as the store kept it last (full at first).",
 )
 @click.option(
     "--follow", is_flag=True, help="Stay, and read what is appended and what is new, until Ctrl-C."
@@ -62,19 +63,22 @@ def ingest_command(
     source: str | None,
     as_project: str,
     as_user: str,
-    content: str,
+    content: Mode | None,
     follow: bool,
     strict: bool,
     form: Format,
 ) -> None:
-    """Read files or folders into the store. Reading the same again changes nothing."""
+    """Read files or folders into the store. Reading the same again changes nothing.
+
+    What --content says holds for what is read, also where it was read before in another way.
+    """
     settings = settings_of(ctx)
     load_plugins()
     options = _Reading(
         source=source,
         project=as_project,
         user=as_user,
-        content="none" if content == "none" else "full",
+        content=content,
         strict=strict,
         waiting=tell,
     )
@@ -86,6 +90,7 @@ def ingest_command(
             paths, settings.db, progress=lambda p: advance(p.bytes, p.total_bytes), **options
         )
     _say(report)
+    _say_content(report, asked=content is not None)
     if report.steps > JUDGED_STEPS:
         tell("so many steps are judged at the first question (`analyzer sessions`, `dashboard`)")
     elif settings.db.exists():
@@ -109,7 +114,7 @@ class _Reading(TypedDict):
     source: str | None
     project: str
     user: str
-    content: Literal["full", "none"]
+    content: Mode | None
     strict: bool
     waiting: Callable[[str], None]
 
@@ -124,6 +129,7 @@ def _follow(paths: tuple[Path, ...], settings: Settings, options: _Reading, form
         reports = follow(paths, settings.db, judge=judge, **options)
         first = next(reports)
         _say(first)
+        _say_content(first, asked=options["content"] is not None)
         emit_table(report_table(first), form, report_document(first))
         tell("following; Ctrl-C ends it")
         for report in reports:
@@ -166,6 +172,8 @@ def report_document(report: IngestReport) -> dict[str, object]:
         "parts": report.parts,
         "duplicates": report.duplicates,
         "unchanged": report.unchanged,
+        "content": report.content,
+        "holding_more": report.holding_more,
         "known_problems": report.known_problems,
         "problems": [
             {"path": p.path, "line": p.line, "pointer": p.pointer, "message": p.message}
@@ -196,6 +204,18 @@ def skipped_line(kind: SkippedKind) -> str:
         f"not recognised: {plural(kind.files, 'file')} ({one_line(name, 20)}, beginning with "
         f"{one_line(kind.head, 20)!r}), such as {one_line(kind.example, 120)}"
     )
+
+
+def _say_content(report: IngestReport, *, asked: bool) -> None:
+    """What a run without all content should not leave unsaid."""
+    if report.content != "full" and not asked:
+        tell(f"content: {report.content}, as before in this store; --content full would keep all")
+    if report.holding_more:
+        stderr().print(
+            f"{plural(report.holding_more, 'file')} of this store still hold more content than "
+            f"{report.content!r} keeps: name them in such an ingest, or begin another store",
+            style="yellow",
+        )
 
 
 def problem_line(problem: Problem) -> str:

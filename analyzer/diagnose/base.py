@@ -16,6 +16,7 @@ Evidence: TypeAlias = "Mapping[str, str | int | float | bool | list[str] | list[
 ACCOUNTING = "accounting"
 """Kind of the findings that claim a contradiction in the recorded figures, and no waste."""
 EXCERPT_CHARS = 60
+NOT_KEPT = "not kept"
 LOOKBACK_POSITIONS = 20
 """Positions that a breakpoint checks, itself the first. Source: Anthropic, prompt caching, 2026-09."""
 SILENT_REASONS = frozenset({"unavailable", "previous_message_not_found", ""})
@@ -173,10 +174,13 @@ def _longest(limit: int, equal: Callable[[int, int], bool]) -> int:
 
 
 def excerpts(was: Part | None, now: Part | None) -> dict[str, str | None]:
-    """Was/now excerpts around the first difference; None where the content was not kept."""
+    """Was/now excerpts around the first difference; None where the content was not kept, which is
+    then said under `content`."""
     a, b = (was.body if was else None), (now.body if now else None)
     if a is None or b is None:
-        return {"was": _clip(a, 0), "now": _clip(b, 0)}
+        lost = any(part is not None and part.body is None for part in (was, now))
+        said = {"content": NOT_KEPT} if lost else {}
+        return {"was": _clip(a, 0), "now": _clip(b, 0), **said}
     start, _, _ = changed_span(a, b)
     at = max(0, start - EXCERPT_CHARS // 3)
     return {"was": _clip(a, at), "now": _clip(b, at)}

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 
+from analyzer.content import Mode
 from analyzer.errors import ReaderLostError
 from analyzer.intake.live import Growth, LiveFile
-from analyzer.intake.once import Content, Options, run
+from analyzer.intake.once import Options, run
 from analyzer.intake.planning import Found, Plan, recognised
 from analyzer.intake.sink import IngestReport, Progress, refused
 from analyzer.intake.watching import Watch, mark_of
@@ -40,7 +41,7 @@ def follow(
     source: str | None = None,
     project: str = DEFAULT_PROJECT,
     user: str = "",
-    content: Content = "full",
+    content: Mode | None = None,
     strict: bool = False,
     progress: Callable[[Progress], None] | None = None,
     waiting: Callable[[str], None] | None = None,
@@ -174,6 +175,7 @@ class _Following:
                 batch.add_files([row])
                 batch.commit()
                 live.state = growth.state
+                report.content = live.content
                 report.files += 1
                 report.sessions += growth.sessions
                 report.parts += row.n_parts - former.row.n_parts
@@ -267,4 +269,6 @@ def _sum(reports: Sequence[IngestReport]) -> IngestReport:
         total.problems += report.problems
         total.unchanged += report.unchanged
         total.known_problems += report.known_problems
+        total.content = report.content
+        total.holding_more = report.holding_more
     return total

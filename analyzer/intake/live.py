@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import xxhash
 
+from analyzer.content import Mode
 from analyzer.errors import ReaderLostError
 from analyzer.intake.sink import counted, problems_of
 from analyzer.intake.watching import Mark, mark_of
@@ -62,6 +63,7 @@ class LiveFile:
         self.used = 0.0
         """When it last grew, by the monotonic clock."""
         self._row = row
+        self.content: Mode = "full"
         self._reader = Reader()
         self._kept = [0, 0, 0]
         self._file: int | None = None
@@ -70,6 +72,7 @@ class LiveFile:
 
     def begin(self, job: Job) -> Iterator[Answer]:
         """The file as it is now."""
+        self.content = job.content
         tail: list[Chunk] = []
         with contextlib.suppress(OSError):
             self._file = os.open(self.path, os.O_RDONLY)

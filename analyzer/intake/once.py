@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from analyzer.content import Mode, keeping
 from analyzer.errors import InputError, UsageError
 from analyzer.intake.planning import Found, Plan, found_files
+from analyzer.intake.retention import Retention
 from analyzer.intake.sink import IngestReport, Progress, Sink
-from analyzer.reading import Answer, Job, Workers, read
+from analyzer.reading import Answer, Job, Workers, as_problem, read
 from analyzer.sources import SOURCES
 from analyzer.sources.base import DEFAULT_PROJECT, Source
 from analyzer.store import Scope, Store
@@ -19,7 +20,6 @@ from analyzer.store import Scope, Store
 IN_PROCESS_BYTES = 8 << 20
 """Runs up to this size are read in this process: starting workers would take longer."""
 
-Content = Literal["full", "none"]
 Begin = Callable[[Job, Plan], Iterator[Answer]]
 """Reads a file whose reader stays to read on."""
 
@@ -33,7 +33,7 @@ class Options:
     """There is one source, named by a person: a named file is read without being recognised."""
     project: str = DEFAULT_PROJECT
     user: str = ""
-    content: Content = "full"
+    content: Mode | None = None
     strict: bool = False
 
     @classmethod
@@ -43,7 +43,7 @@ class Options:
         sources: Mapping[str, Source] | None,
         project: str,
         user: str,
-        content: Content,
+        content: Mode | None,
         strict: bool,
     ) -> Options:
         """Options with the named source, or all. Raises `UsageError` for an unknown name."""
@@ -61,7 +61,7 @@ def ingest(
     source: str | None = None,
     project: str = DEFAULT_PROJECT,
     user: str = "",
-    content: Content = "full",
+    content: Mode | None = None,
     strict: bool = False,
     progress: Callable[[Progress], None] | None = None,
     waiting: Callable[[str], None] | None = None,
@@ -70,9 +70,10 @@ def ingest(
 ) -> IngestReport:
     """Read files and folders into a store and publish it.
 
-    `source` names the format instead of having it recognised; `content="none"` keeps digests and
-    sizes alone; `strict` stops at the first problem and leaves that file out; `waiting` is told
-    if another writer holds the store. Without `workers` each core has one, and a small run none.
+    `source` names the format instead of having it recognised; `content` says what is kept of the
+    content, and without it what the store kept last (`full` at first); `strict` stops at the first
+    problem and leaves that file out; `waiting` is told if another writer holds the store. Without
+    `workers` each core has one, and a small run none.
 
     Raises `UsageError` (no such source or path), `InputError` (a problem, with `strict`) and
     `StoreError` (the store is busy, newer than this version, or damaged).
@@ -97,21 +98,23 @@ def run(
     if workers is None:
         small = sum(file.size for file in found) < IN_PROCESS_BYTES
         workers = 0 if small else os.cpu_count() or 1
+    report = IngestReport()
+    before = store.settle()
+    kept = Retention.choose(store, options.content)
     plan = Plan(
         found,
         options.sources,
         options.forced,
         options.project,
         options.user,
-        options.content,
-        live=frozenset(live),
+        kept.mode,
+        kept.key,
+        frozenset(live),
     )
-    report = IngestReport()
-    before = store.settle()
     if not store.is_empty():
         scope = Scope(options.project, options.user)
         plan.learn(store.query("files", scope).iter_rows(named=True))
-    sink = Sink(store, plan, report, strict=options.strict, progress=progress)
+    sink = Sink(store, plan, report, kept, strict=options.strict, progress=progress)
     try:
         for answer in _answers(plan, options.sources, workers, begin):
             sink.take(answer)
@@ -122,6 +125,7 @@ def run(
         store.publish()
         raise
     report.steps = max(0, store.settle() - before)
+    report.holding_more = kept.holding_more(store)
     _complete(report, plan, sink)
     return report
 
@@ -131,7 +135,9 @@ def _complete(report: IngestReport, plan: Plan, sink: Sink) -> None:
     report.unchanged = plan.unchanged
     report.known_problems = plan.known_problems
     report.skipped_kinds = plan.skipped_kinds()
-    report.problems += plan.problems
+    report.content = plan.content
+    keep = keeping(plan.content, plan.key)
+    report.problems += [as_problem(keep(problem)) for problem in plan.problems]
     again = plan.known_steps + sum(
         times * sink.steps_of.get(file_id, 0) for file_id, times in plan.again.items()
     )

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import xxhash
 
+from analyzer.content import Mode, keeps_more
 from analyzer.errors import UsageError
 from analyzer.model import Problem
 from analyzer.reading import Job, reference
@@ -54,6 +55,8 @@ class Planned:
     files: list[FileRow]
     replaces: list[int]
     size: int
+    forgets: bool
+    """What it replaces held content that must not stay anywhere in the store."""
 
 
 class _Hashed(NamedTuple):
@@ -126,7 +129,9 @@ class Plan:
     """The sources were named by a person, so a named file is read without being recognised."""
     project: str
     user: str
-    content: str = "full"
+    content: Mode = "full"
+    key: bytes = b""
+    """See `content.keeping`."""
     live: frozenset[Path] = frozenset()
     """Files whose readers stay to read on when they grow, where the format allows it."""
     problems: list[Problem] = field(default_factory=list)
@@ -141,6 +146,8 @@ class Plan:
     _kinds: dict[tuple[str, bytes], list[str]] = field(default_factory=dict)
     _stored: dict[tuple[str, bytes], tuple[int, str, int]] = field(default_factory=dict)
     _faults: dict[int, int] = field(default_factory=dict)
+    _held: dict[int, str] = field(default_factory=dict)
+    """What is kept of the content of stored files and sets."""
     _at_path: dict[tuple[str, str], list[tuple[int, bytes, int]]] = field(default_factory=dict)
     _sets: dict[str, dict[int, set[bytes]]] = field(default_factory=dict)
 
@@ -162,6 +169,7 @@ class Plan:
             if row.owner == row.file_id:
                 self._stored[row.source, row.digest] = row.file_id, row.content, row.n_steps
                 self._faults[row.file_id] = row.n_problems
+                self._held[row.file_id] = row.content
             else:
                 members = self._sets.setdefault(row.source, {}).setdefault(row.owner, set())
                 members.add(row.digest)
@@ -319,9 +327,11 @@ class Plan:
     ) -> Planned | None:
         own = rows[0].file_id
         stored = None if live else self._stored.get((source.name, rows[0].digest))
-        bare = stored is not None and stored[1] == "none" and self.content != "none"
-        if own in self._planned or (stored is not None and not bare):
-            self._met(own if stored is None else stored[0], len(files))
+        if own in self._planned:
+            self._met(own, len(files))
+            return None
+        if stored is not None and stored[1] == self.content:
+            self._met(stored[0], len(files))
             return None
         job = Job(
             [os.fsencode(file.path) for file in files],
@@ -329,13 +339,15 @@ class Plan:
             own,
             self.project,
             self.user,
-            self.content != "none",
+            self.content,
+            self.key,
             joint,
             live,
         )
-        if bare and stored is not None:
-            # A store that kept no content of these bytes gets them anew, now with content.
+        if stored is not None:
+            # What was asked for last holds: the bytes are read anew, for more content or for less.
             replaces = [*replaces, stored[0]]
-        planned = Planned(job, rows, sorted(set(replaces)), rows[0].size)
+        forgets = any(keeps_more(self._held.get(owner, ""), self.content) for owner in replaces)
+        planned = Planned(job, rows, sorted(set(replaces)), rows[0].size, forgets)
         self._planned[own] = planned
         return planned

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from analyzer.content import Mode
 from analyzer.errors import InputError
 from analyzer.intake.planning import Plan, SkippedKind
+from analyzer.intake.retention import Retention
 from analyzer.model import Problem, SessionKey
 from analyzer.reading import Answer, Job
 from analyzer.records import Chunk, from_bytes
@@ -56,6 +58,10 @@ class IngestReport:
     """Records of these that could not be read when they were met first."""
     skipped_kinds: list[SkippedKind] = field(default_factory=list)
     """Files in folders that no source recognises, one entry a kind."""
+    content: Mode = "full"
+    """What was kept of the content."""
+    holding_more: int = 0
+    """Files of the store that hold more content than that: they were not met in this run."""
 
 
 def counted(
@@ -94,6 +100,7 @@ class Sink:
         store: Store,
         plan: Plan,
         report: IngestReport,
+        kept: Retention,
         *,
         strict: bool,
         progress: Callable[[Progress], None] | None,
@@ -103,6 +110,7 @@ class Sink:
         self._store = store
         self._plan = plan
         self._report = report
+        self._kept = kept
         self._strict = strict
         self._progress = progress
         self._pending: dict[int, list[Chunk]] = {}
@@ -159,7 +167,7 @@ class Sink:
 
     def _spill(self, job: Job) -> None:
         """Write a piece of a large file; it counts for nothing before its last piece."""
-        batch = self._store.batch()
+        batch = self._batch()
         if job.file_id not in self._in_pieces:
             batch.begin_pieces(job.file_id)
             self._in_pieces.add(job.file_id)
@@ -189,11 +197,20 @@ class Sink:
             rows += members
         batch.add_files(rows)
 
+    def _batch(self) -> Batch:
+        # Before anything else is written: a store without these notes would forget its mode.
+        self._kept.note(self._store)
+        return self._store.batch()
+
     def _flush(self) -> None:
         if self._whole:
-            batch = self._store.batch()
+            batch = self._batch()
             jobs = [job for job, _ in self._whole]
-            batch.remove_files([own for job in jobs for own in self._plan.of(job).replaces])
+            plans = [self._plan.of(job) for job in jobs]
+            batch.remove_files(
+                [own for planned in plans for own in planned.replaces],
+                forget=any(planned.forgets for planned in plans),
+            )
             batch.add(chunk for _, chunks in self._whole for chunk in chunks)
             self._record(batch, jobs)
             batch.commit()

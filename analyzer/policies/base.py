@@ -125,9 +125,7 @@ class Forecast:
 
 def is_spoken(part: Part) -> bool:
     """Whether a part is what a person wrote (not a result, a reminder or a summary)."""
-    if part.kind != "text" or part.role != "user" or part.placeholder:
-        return False
-    return part.body is None or not part.body.lstrip().startswith("<")
+    return part.kind == "text" and part.role == "user" and not part.placeholder and not part.markup
 
 
 def plain_text(text: str) -> str:

@@ -19,6 +19,7 @@ from typing import NamedTuple, Self, cast
 
 import msgspec
 
+from analyzer.content import Mode, keeping
 from analyzer.errors import InputError, ReaderLostError
 from analyzer.model import LaneSteps, Problem
 from analyzer.reading.frames import read_frame, write_frame
@@ -33,6 +34,7 @@ __all__ = [
     "Job",
     "Reader",
     "Workers",
+    "as_problem",
     "encode",
     "read",
     "reference",
@@ -50,7 +52,9 @@ class Job(msgspec.Struct, array_like=True):
     file_id: int
     project: str
     user: str
-    keep_bodies: bool
+    content: Mode
+    key: bytes
+    """Makes the stand-ins for what is not kept."""
     joint: bool = False
     live: bool = False
     """Read on when the file grows: the worker stays, and answers once more for each frame."""
@@ -69,8 +73,10 @@ def reference(source: Source) -> tuple[str, str]:
 
 def read(job: Job, source: Source, growth: Growth | None = None) -> Iterator[bytes]:
     """The encoded chunks of one job; the last one always comes, whatever the file holds."""
-    flat = Flattener(job.file_id, keep_bodies=job.keep_bodies)
-    context = Context(job.project, job.user, job.keep_bodies)
+    with_bodies = job.content != "none"
+    flat = Flattener(job.file_id, keep_bodies=with_bodies)
+    context = Context(job.project, job.user, with_bodies)
+    keep = keeping(job.content, job.key)
     paths = [Path(os.fsdecode(path)) for path in job.paths]
     if growth is not None:
         paths = [growth.follow(paths[0], flat)]
@@ -79,7 +85,7 @@ def read(job: Job, source: Source, growth: Growth | None = None) -> Iterator[byt
         return to_bytes(chunk if growth is None else growth.stamped(chunk))
 
     try:
-        for entry in _entries(job, source, paths, context):
+        for entry in map(keep, _entries(job, source, paths, context)):
             if isinstance(entry, Problem):
                 flat.problem(entry)
             else:
@@ -87,8 +93,15 @@ def read(job: Job, source: Source, growth: Growth | None = None) -> Iterator[byt
             if flat.ready():
                 yield encoded(flat.take())
     except (OSError, InputError) as error:
-        flat.problem(Problem(str(paths[0]), None, "$", f"the file cannot be read: {error}"))
+        lost = Problem(str(paths[0]), None, "$", f"the file cannot be read: {error}")
+        flat.problem(as_problem(keep(lost)))
     yield encoded(flat.take(last=True))
+
+
+def as_problem(entry: LaneSteps | Problem) -> Problem:
+    """What a mode of content makes of a problem is one."""
+    assert isinstance(entry, Problem)
+    return entry
 
 
 def _entries(

@@ -7,19 +7,12 @@ left with the end of a prompt (a rewind, a passing reminder) leaves the base too
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from analyzer.model import Part
 
-_SUMMARY = re.compile(
-    r"continued from a previous conversation|conversation (was|has been) (compacted|summari[sz]ed)"
-    r"|summary of (the|our) (conversation|previous|work|session)|^\W{0,3}(context )?(summary|checkpoint)\b"
-    r"|handoff (note|summary)",
-    re.IGNORECASE,
-)
 PUT_IN = -1
 """Stands for a part that the recording's policy put in."""
 
@@ -40,11 +33,7 @@ class Aligned:
 
 def is_summary(part: Part) -> bool:
     """Whether a part reads like a summary of the conversation."""
-    if part.kind == "summary":
-        return True
-    if part.kind != "text" or part.body is None:
-        return False
-    return _SUMMARY.search(part.body[:400]) is not None
+    return part.kind == "summary" or part.summary
 
 
 class Aligner:

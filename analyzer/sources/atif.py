@@ -114,7 +114,7 @@ def _step(lane: HistoryLane, step: JsonObject, index: int, agent: JsonObject, ru
             lane.say(message)
         case other:
             raise DecodeError(
-                f"expected a source of system, user or agent, got {dump(other)[:40]}",
+                f"expected a source of system, user or agent, got {dump(other)[:40]!r}",
                 f"$.steps[{index}].source",
             )
     for result in get_array(get_object(step, "observation"), "results"):

@@ -6,7 +6,6 @@ the same prefix. Cache marks are taken out of the content and returned beside it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,21 +20,7 @@ from analyzer.tokens import (
     RESULT_ENVELOPE,
     estimate,
 )
-
-PLACEHOLDER_MAX_CHARS = 400
-_PLACEHOLDER = re.compile(
-    r"""^\W{0,3}(
-        (old|older|previous|earlier|stale)\b.{0,60}\b(result|output|content|message|turn)s?\b.{0,80}
-            \b(cleared|removed|omitted|elided|pruned|trimmed|compacted|hidden|dropped|stubbed)
-      | (tool|function|result|output|content|observation|message)s?\b.{0,60}
-            \b(cleared|removed|omitted|elided|pruned|trimmed|compacted|hidden|dropped|stubbed|evicted)\b
-      | stub\b
-      | (cleared|elided|pruned|omitted|compacted|redacted\ to\ save)\b.{0,80}
-      | persisted-output
-      | \.\.\.\s*\[?(truncated|omitted)
-    )""",
-    re.IGNORECASE | re.VERBOSE | re.DOTALL,
-)
+from analyzer.wording import opens_with_markup, reads_like_placeholder, reads_like_summary
 
 _RESPONSE_KINDS = ("reasoning", "_call", "_call_output")
 """How the types of entries end that OpenAI's Responses API has beside messages."""
@@ -46,12 +31,6 @@ class Marked(NamedTuple):
 
     part: Part
     mark: Ttl | None
-
-
-def reads_like_placeholder(text: str) -> bool:
-    """Whether a short text says that content was taken away."""
-    short = text.strip()
-    return len(text) <= PLACEHOLDER_MAX_CHARS and _PLACEHOLDER.search(short) is not None
 
 
 def make_part(
@@ -93,6 +72,8 @@ def make_part(
         starts_message=starts_message,
         placeholder=_is_placeholder(section, kind, body),
         envelope=envelope,
+        summary=kind == "text" and reads_like_summary(body),
+        markup=kind == "text" and opens_with_markup(body),
     )
 
 

@@ -7,7 +7,7 @@ sessions through `load_session`. A writer's work becomes visible when it publish
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,14 @@ from analyzer.store.base import (
     frame,
     script,
 )
-from analyzer.store.publish import Lock, WorkingCopy, meta, newest_version, version_of
+from analyzer.store.publish import (
+    Lock,
+    WorkingCopy,
+    meta,
+    newest_version,
+    set_meta,
+    version_of,
+)
 from analyzer.store.write import Batch, FileRow, Tail, counted_steps, put_facts, settle, unfinished
 
 __all__ = [
@@ -221,6 +228,11 @@ class Store:
         database = self._reading
         return meta(database).get("generation", "") if database is not None else ""
 
+    def noted(self, name: str) -> str | None:
+        """What was noted under a name; None if nothing was."""
+        database = (self._copy.database if self._copy is not None else None) or self._reading
+        return meta(database).get(name) if database is not None else None
+
     @property
     def stale(self) -> bool:
         """Whether a newer state was published since this store was opened: open it again."""
@@ -243,6 +255,14 @@ class Store:
     def batch(self) -> Batch:
         """A new transaction; end it before the next one."""
         return Batch(self.begin())
+
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Remember some texts by name; what is remembered already is no reason to write."""
+        fresh = {name: text for name, text in notes.items() if self.noted(name) != text}
+        if fresh:
+            with self.begin().cursor() as cursor:
+                for name, text in fresh.items():
+                    set_meta(cursor, name, text)
 
     def purge(self) -> None:
         """Take out what is left of files that were written in pieces and never finished."""

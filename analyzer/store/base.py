@@ -128,6 +128,14 @@ class Database:
         cursor.execute(f"USE {CATALOG}")
         return cursor
 
+    def copy_to(self, path: Path) -> None:
+        """Write all that there is into a new file, and nothing of what was deleted."""
+        quoted = str(path).replace("'", "''")
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"ATTACH '{quoted}' AS fresh")
+            cursor.execute(f"COPY FROM DATABASE {CATALOG} TO fresh")
+            cursor.execute("DETACH fresh")
+
     def close(self) -> None:
         """Write what is pending into the file and let go of it."""
         self._connection.execute("USE memory")

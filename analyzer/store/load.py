@@ -164,6 +164,8 @@ def _part(row: tuple[Any, ...]) -> Part:
         starts,
         placeholder,
         envelope,
+        summary,
+        markup,
         *_,
     ) = row
     return Part(
@@ -179,6 +181,8 @@ def _part(row: tuple[Any, ...]) -> Part:
         starts,
         placeholder,
         envelope,
+        summary,
+        markup,
     )
 
 

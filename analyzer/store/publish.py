@@ -22,6 +22,8 @@ from analyzer.store.base import HERE, Database, script
 
 MIGRATIONS = HERE / "migrations"
 LOCK_POLL_S = 0.1
+REWRITE_NOTE = "rewrite"
+"""Noted in `meta` where something was taken out that must not be found in the file's free places."""
 
 
 def migrations(folder: Path = MIGRATIONS) -> list[tuple[int, Path]]:
@@ -134,6 +136,7 @@ class WorkingCopy:
         self.path = path
         self.next = Path(f"{path}.next")
         self._wal = Path(f"{path}.next.wal")
+        self._making = Path(f"{path}.next.making")
         self.database = self._leftover()
 
     def _leftover(self) -> Database | None:
@@ -172,9 +175,8 @@ class WorkingCopy:
         if self.database is not None:
             return self.database
         base = self._generation()
-        making = Path(f"{self.next}.making")
-        making.unlink(missing_ok=True)
-        Path(f"{making}.wal").unlink(missing_ok=True)
+        making = self._making
+        _remove(making)
         if self.path.exists():
             shutil.copyfile(self.path, making)
         database = Database(making, read_only=False)
@@ -191,9 +193,12 @@ class WorkingCopy:
         """Make what was committed the store that readers open. Without a working copy: nothing."""
         if self.database is None:
             return
+        rewrite = REWRITE_NOTE in meta(self.database)
         with self.database.cursor() as cursor:
             set_meta(cursor, "generation", uuid.uuid4().hex)
             cursor.execute("CHECKPOINT")
+        if rewrite:
+            _rewrite(self.database, self._making)
         self.database.close()
         self.database = None
         if self._wal.exists() and self._wal.stat().st_size:
@@ -202,6 +207,8 @@ class WorkingCopy:
                 "nothing is lost, run the command again"
             )
         self._wal.unlink(missing_ok=True)
+        if rewrite:
+            os.replace(self._making, self.next)
         _sync(self.next)
         os.replace(self.next, self.path)
         _sync(self.path.parent)
@@ -211,6 +218,22 @@ class WorkingCopy:
         if self.database is not None:
             self.database.abandon()
             self.database = None
+
+
+def _rewrite(database: Database, path: Path) -> None:
+    """A copy without the free places of deleted rows; its note that this is due goes last."""
+    _remove(path)
+    database.copy_to(path)
+    copy = Database(path, read_only=False)
+    with copy.cursor() as cursor:
+        cursor.execute("DELETE FROM meta WHERE key = $key", {"key": REWRITE_NOTE})
+        cursor.execute("CHECKPOINT")
+    copy.close()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    Path(f"{path}.wal").unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

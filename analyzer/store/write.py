@@ -12,6 +12,7 @@ import polars as pl
 from analyzer.model import Problem
 from analyzer.records import TABLES, Chunk, Columns, columns
 from analyzer.store.base import STEP_FACT_COLUMNS, Database, SessionFacts, script
+from analyzer.store.publish import REWRITE_NOTE, set_meta
 
 _KINDS: dict[str, pl.DataType] = {
     "int": pl.Int64(),
@@ -148,17 +149,22 @@ class Batch:
             {"ids": [file.file_id for file in files]},
         )
 
-    def remove_files(self, owners: Sequence[int]) -> None:
-        """Take out files with everything read from them; their keys are counted anew later."""
+    def remove_files(self, owners: Sequence[int], *, forget: bool = False) -> None:
+        """Take out files with everything read from them; their keys are counted anew later.
+
+        With `forget` nothing that was said of their sessions stays either, and the next publication
+        writes the whole file anew, since a deleted row only frees its place.
+        """
         if not owners:
             return
         values = {"owners": list(owners)}
+        if forget:
+            self._run("forget_findings.sql", values)
+            set_meta(self._cursor, REWRITE_NOTE, "yes")
         recs = self._cursor.execute(
             "SELECT rec FROM recordings WHERE list_contains($owners, file_id)", values
         ).fetchall()
-        for statement in script("remove_files.sql").split(";"):
-            if statement.strip():
-                self._cursor.execute(statement, values)
+        self._run("remove_files.sql", values)
         self._remove_rows([rec for (rec,) in recs])
 
     def cut(self, file: FileRow, tails: Sequence[Tail], problems: Sequence[Problem]) -> bool:
@@ -200,6 +206,12 @@ class Batch:
         for table in ("recordings", "files"):
             self._cursor.execute(f"DELETE FROM {table} WHERE file_id = $id", {"id": file.file_id})  # noqa: S608
         return True
+
+    def _run(self, name: str, values: Mapping[str, list[int]]) -> None:
+        """The statements of a script, each with the one parameter that all of them take."""
+        for statement in script(name).split(";"):
+            if statement.strip():
+                self._cursor.execute(statement, dict(values))
 
     def remove_leftovers(self) -> None:
         """Take out rows of files that were never finished."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
@@ -113,6 +113,7 @@ def parts_table(ledger: LaneLedger, step: int) -> Table:
             f"rebuilt from a transcript: about {hidden:,} more tokens were sent that it does not show "
             "(system prompt, tools), and content shown here may have been replaced when it was sent"
         )
+    note = "; ".join(filter(None, (note, _not_kept(v.part for v in views))))
     title = f"Step {step} of {one_line(ledger.lane.name, 30)}: {len(views)} parts"
     return Table(title, PART_COLUMNS, rows, note)
 
@@ -229,7 +230,15 @@ def differences_table(ledger: LaneLedger, first: int, second: int) -> Table:
     title = (
         f"Step {second} against step {first}: {shown}, {plural(len(found) - edits, 'part')} added"
     )
-    return Table(title, columns, rows, "; ".join(_beside(ledger, first, second)))
+    said = [*_beside(ledger, first, second), _not_kept(p for d in found for p in (d.was, d.now))]
+    return Table(title, columns, rows, "; ".join(filter(None, said)))
+
+
+def _not_kept(parts: Iterable[Part | None]) -> str:
+    """What to say where a store holds sizes and digests alone."""
+    return (
+        "the content was not kept" if any(p is not None and p.body is None for p in parts) else ""
+    )
 
 
 def _beside(ledger: LaneLedger, first: int, second: int) -> list[str]:

@@ -140,6 +140,9 @@ def finding_text(finding: Finding, bill: Decimal | None) -> RenderableType:
                     expand=False,
                 )
             )
+    if "content" in finding.evidence:
+        told = f"the content that changed was {finding.evidence['content']}"
+        lines.append(Padding(Text(told, style="dim"), (0, 0, 0, 2), expand=False))
     lines.append(Padding(Text(f"→ {finding.remedy}", style="italic"), (0, 0, 0, 2), expand=False))
     return Group(*lines)
 

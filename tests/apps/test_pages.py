@@ -136,6 +136,18 @@ def test_content_that_was_not_kept_is_named_so(page: Open, stores: Path) -> None
     assert "The content was not kept" in words(app)
 
 
+def test_redacted_content_is_shown_with_its_stand_ins(page: Open, stores: Path) -> None:
+    trace = Trace("churning", text="mail jane.roe@corp-mail.example ")
+    path = build(stores, "redacted", trace, content="redacted")
+    app = page(path, "session", session="churning")
+    assert not app.exception
+    assert "sliding-stubs" in words(app)
+    app = page(path, "step", session="churning", step="6")
+    assert not app.exception
+    assert "<EMAIL:" in words(app)
+    assert "jane.roe" not in words(app)
+
+
 def test_health_lists_files_and_unreadable_records_without_their_content(
     page: Open, tmp_path: Path
 ) -> None:

@@ -50,6 +50,8 @@ parts = st.builds(
     starts_message=st.booleans(),
     placeholder=st.booleans(),
     envelope=st.integers(0, 40),
+    summary=st.booleans(),
+    markup=st.booleans(),
 )
 compactions = st.builds(
     Compaction,
