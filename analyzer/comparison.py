@@ -101,6 +101,8 @@ class _Group:
     cache: str
     lanes: tuple[ReplayLane, ...]
     events: Events
+    others: tuple[ReplayLane, ...]
+    """Of other sessions: they tell what was warm at a session's first request."""
 
 
 def compare_policies(
@@ -119,7 +121,7 @@ def compare_policies(
     """
     policies: list[tuple[str, Policy]] = [(text, parse_spec(text)) for text in specs]
     groups, caches, left_out = _grouped(diagnoses, book, cache, evidence)
-    fidelity = tuple(backtest(g.lanes, CACHES[g.cache], book, events=g.events) for g in groups)
+    fidelity = tuple(_fidelity(g, book) for g in groups)
     recorded = _joined([_run(g, parse_spec("recorded"), book) for g in groups])
     outcomes = []
     for text, policy in policies:
@@ -146,8 +148,12 @@ def fidelity_of(
 ) -> tuple[tuple[Fidelity, ...], tuple[LeftOut, ...]]:
     """How well the replay gives recorded sessions back; one `Fidelity` for each cache rule."""
     groups, _, left_out = _grouped(diagnoses, book, cache, evidence)
-    found = tuple(backtest(g.lanes, CACHES[g.cache], book, events=g.events) for g in groups)
-    return found, left_out
+    return tuple(_fidelity(g, book) for g in groups), left_out
+
+
+def _fidelity(group: _Group, book: PriceBook) -> Fidelity:
+    cache = CACHES[group.cache]
+    return backtest(group.lanes, cache, book, events=group.events, others=group.others)
 
 
 def _grouped(
@@ -165,12 +171,17 @@ def _grouped(
     chosen = {d.session.key for d in diagnoses}
     others, _ = _lanes([d for d in evidence if d.session.key not in chosen], book)
     groups: dict[str, list[ReplayLane]] = {}
+    strangers: dict[str, list[ReplayLane]] = {}
     reasons_of: dict[str, str] = {}
     for rule, members in lanes.items():
         name, reason = _rule(rule, [*members, *others.get(rule, ())], book, cache)
         groups.setdefault(name, []).extend(members)
+        strangers.setdefault(name, []).extend(others.get(rule, ()))
         reasons_of.setdefault(name, reason)
-    made = [_Group(n, tuple(m), losses(m, CACHES[n], book)) for n, m in groups.items()]
+    made = [
+        _Group(n, tuple(m), losses(m, CACHES[n], book), tuple(strangers[n]))
+        for n, m in groups.items()
+    ]
     return made, reasons_of, left_out
 
 

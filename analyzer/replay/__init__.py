@@ -26,6 +26,8 @@ from analyzer.replay.fast import fast_state
 from analyzer.replay.fast.marked import BreakpointRule, marked_run
 from analyzer.replay.fast.recorded import recorded_run
 from analyzer.replay.fidelity import (
+    CAUSES,
+    ErrorCause,
     Fidelity,
     Saving,
     SessionFidelity,
@@ -36,9 +38,12 @@ from analyzer.replay.fidelity import (
 )
 from analyzer.replay.naive import NaiveLane
 from analyzer.replay.result import LaneReplay, ReplayResult
+from analyzer.replay.warmth import warm_beginnings
 
 __all__ = [
+    "CAUSES",
     "Engine",
+    "ErrorCause",
     "Event",
     "Events",
     "Fidelity",
@@ -57,6 +62,7 @@ __all__ = [
     "losses",
     "replay",
     "saving",
+    "warm_beginnings",
 ]
 
 Engine = Literal["fast", "naive"]
@@ -71,13 +77,15 @@ def replay(
     placement: Placement = "recorded",
     carried: bool = True,
     events: Events | None = None,
+    warm: Mapping[LaneKey, int] | None = None,
     engine: Engine = "fast",
 ) -> ReplayResult:
     """Send lanes again under a policy, all of them over one fresh cache, in time order.
 
     A carried replay takes the recorded usage as long as a lane's prompts are those that were
     recorded, and from then on the model's prediction with the recorded `events` (see `losses`). A
-    blind one predicts everything. Open-loop: recorded outputs and times stay. Raises `LawError`
+    blind one predicts everything; `warm` is what others keep in the cache of a lane's beginning
+    (see `warm_beginnings`). Open-loop: recorded outputs and times stay. Raises `LawError`
     where a law of the replay does not hold.
     """
     model = cache()
@@ -91,11 +99,13 @@ def replay(
             members = [lanes[k] for k in group]
             if not struck.isdisjoint(lane.key for lane in members):
                 continue
+            if warm and not warm.keys().isdisjoint(lane.key for lane in members):
+                continue
             out = marked_run(members, policy, placement, model, book, carried)
             done.update(zip(group, out or (), strict=False))
     rest = [k for k in range(len(lanes)) if k not in done]
     others = [lanes[k] for k in rest]
-    run = Run(model, book, carried=carried, events=events or {})
+    run = Run(model, book, carried=carried, events=events or {}, warm=warm)
     done.update(zip(rest, run.run(others, _states(others, policy, placement, engine)), strict=True))
     replayed = tuple(done[k] for k in range(len(lanes)))
     return ReplayResult(spec(policy), model.name, placement, carried, replayed)
@@ -136,14 +146,17 @@ def backtest(
     book: Prices,
     *,
     events: Events | None = None,
+    others: Sequence[ReplayLane] = (),
 ) -> Fidelity:
     """How well the cache model gives the recorded bill back, session by session.
 
-    `events` are the losses to carry; None takes those of `losses`.
+    `events` are the losses to carry; None takes those of `losses`. `others` are lanes of other
+    sessions, which tell what was warm at a session's first request.
     """
     carry = losses(lanes, cache, book) if events is None else events
     recorded = replay(lanes, Recorded(), cache, book)
-    blind = replay(lanes, Recorded(), cache, book, carried=False)
+    warm = warm_beginnings(lanes, others)
+    blind = replay(lanes, Recorded(), cache, book, carried=False, warm=warm)
     model = cache()
     run = Run(model, book, carried=True, events=carry, measured=False)
     out = run.run(lanes, _states(lanes, Recorded(), "recorded", "fast"))

@@ -6,7 +6,7 @@ through lane states, so that the naive and the fast one share this loop and noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzer.caching import settings_levels
@@ -57,11 +57,13 @@ class Run:
         events: Events,
         measured: bool = True,
         learn: dict[tuple[LaneKey, int], Event] | None = None,
+        warm: Mapping[LaneKey, int] | None = None,
     ) -> None:
         """`events` are what the recording shows and the model cannot know; for carried replays only.
 
         `measured`: a carried replay takes recorded usage while prompts are the recorded ones.
-        `learn` is filled with the reads that the model does not foresee.
+        `learn` is filled with the reads that the model does not foresee. `warm` are the tokens of a
+        lane's tools and system prompt that others keep in the cache.
         """
         self.cache = cache
         self.book = book
@@ -69,6 +71,7 @@ class Run:
         self.events = events if carried else {}
         self.measured = carried and measured
         self.learn = learn
+        self.warm = warm or {}
         self._known_levels: dict[tuple[tuple[str, str], ...], tuple[str, str, str]] = {}
         self._track: _Track | None = None
         self._now: ReplayStep | None = None
@@ -160,6 +163,9 @@ class Run:
             if self.learn is not None:
                 self._learn(self.learn, track, n, request)
             served = self.cache.serve(request)
+            if self.warm:
+                head = outgoing.view.tokens(outgoing.system_end)
+                served = _lifted(served, min(self.warm.get(track.lane.key, 0), head))
         usage = now.usage
         if usage is None or not usage.knows_cache or track.deviated or not self.measured:
             usage = _billed(served, track.lane.tail_input, now.output)

@@ -7,14 +7,27 @@ can know enter as dated events, and the recorded bill must come out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from statistics import median
+from typing import Literal
 
 from analyzer.model import SessionKey
 from analyzer.replay.base import ReplayLane
 from analyzer.replay.result import LaneReplay, ReplayResult
+
+ErrorCause = Literal["unseen prefix", "lifetime", "provider side", "tokens"]
+CAUSES: Mapping[ErrorCause, str] = {
+    "unseen prefix": "what others kept warm before the first request, or kept warm later, is in no log",
+    "lifetime": "the entry lived longer or shorter than its lifetime and the idle time say",
+    "provider side": "less was read than the unchanged prompt promised, without an idle time to "
+    "explain it: an eviction, routing, or a change of the prefix out of sight",
+    "tokens": "sizes of parts, and what was written where",
+}
+SHORTEST_LIFETIME_S = 300.0
+READ_TOLERANCE = 1024
+"""Tokens of a read that sizes of parts and rounding may explain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,14 @@ class SessionFidelity:
     carried_cost_error: float | None
     events: int
     """Losses that were carried in, because no log can foresee them."""
+    error_usd: Mapping[ErrorCause, float] = field(default_factory=dict)
+    """The blind error by what caused it, signed (more than recorded is positive); causes without
+    an error are left out."""
+
+    @property
+    def main_cause(self) -> ErrorCause | None:
+        """What most of the blind error comes from."""
+        return max(self.error_usd, key=lambda cause: abs(self.error_usd[cause]), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +169,7 @@ def compare(
                 [carried.lanes[n] for n in members],
                 lost.count(key),
                 [_known(lanes[n]) for n in members],
+                _errors([(lanes[n], blind.lanes[n], recorded.lanes[n]) for n in members]),
             )
             for key, members in rows.items()
         ),
@@ -166,6 +188,7 @@ def _session(
     carried: Sequence[LaneReplay],
     events: int,
     known: Sequence[Sequence[bool]],
+    errors: Mapping[ErrorCause, float],
 ) -> SessionFidelity:
     steps = sum(map(sum, known))
     if not steps:
@@ -186,7 +209,34 @@ def _session(
         verdict_agreement=sum(verdicts) / len(verdicts),
         carried_cost_error=_error(_sum([lane.cost for lane in carried], known), bill),
         events=events,
+        error_usd=errors,
     )
+
+
+def _errors(
+    lanes: Sequence[tuple[ReplayLane, LaneReplay, LaneReplay]],
+) -> Mapping[ErrorCause, float]:
+    """The difference of the blind bill from the recorded one, step by step, by cause."""
+    found: dict[ErrorCause, float] = {}
+    for lane, blind, recorded in lanes:
+        for n, (told, mine, theirs) in enumerate(
+            zip(_known(lane), blind.cost, recorded.cost, strict=True)
+        ):
+            if told and mine is not None and theirs is not None and mine != theirs:
+                cause = _cause(n, lane.gaps[n], blind.read[n] - recorded.read[n])
+                found[cause] = found.get(cause, 0.0) + mine - theirs
+    return found
+
+
+def _cause(step: int, gap_s: float, too_much: int) -> ErrorCause:
+    """Why a predicted read is off by so many tokens."""
+    if abs(too_much) <= READ_TOLERANCE:
+        return "tokens"
+    if step == 0:
+        return "unseen prefix"
+    if gap_s >= SHORTEST_LIFETIME_S:
+        return "lifetime"
+    return "provider side" if too_much > 0 else "unseen prefix"
 
 
 def _sum(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import cast
 
 from analyzer.comparison import Comparison, LeftOut, Outcome
-from analyzer.replay import Fidelity, ReplayResult, Spread
+from analyzer.replay import CAUSES, Fidelity, ReplayResult, SessionFidelity, Spread
 from analyzer.views.table import Column, Row, Table, usd
 
 POLICY_COLUMNS: tuple[Column, ...] = (
@@ -26,6 +26,8 @@ POLICY_COLUMNS: tuple[Column, ...] = (
     Column("summary_calls", "summaries", "count", shown=False),
     Column("red_lines", "red lines", "count"),
 )
+WORST = 10
+"""Sessions that are listed with the reason of their error."""
 OPEN_LOOP = "open-loop: recorded outputs and times stay, only prompts change (docs/replay.md)"
 
 
@@ -139,14 +141,44 @@ def fidelity_document(
                 "verdict_agreement": s.verdict_agreement,
                 "carried_cost_error": s.carried_cost_error,
                 "carried_events": s.events,
+                "error_usd": dict(s.error_usd),
+                "main_cause": s.main_cause,
             }
             for cache, s in sessions
         ],
+        "error_usd": _causes([s for _, s in sessions]),
+        "worst": [_worst(s) for s in worst_sessions(fidelity)],
         "left_out": [
             {"session_id": o.session.session_id, "lane": o.lane, "reason": o.reason}
             for o in left_out
         ],
     }
+
+
+def worst_sessions(fidelity: Sequence[Fidelity]) -> list[SessionFidelity]:
+    """The sessions with the largest blind cost error, worst first; those without one left out."""
+    sessions = [s for f in fidelity for s in f.sessions if s.cost_error]
+    return sorted(sessions, key=lambda s: -(s.cost_error or 0))[:WORST]
+
+
+def _worst(session: SessionFidelity) -> dict[str, object]:
+    cause = session.main_cause
+    return {
+        "session_id": session.session.session_id,
+        "steps": session.steps,
+        "cost_error": session.cost_error,
+        "main_cause": cause,
+        "reason": CAUSES[cause] if cause else None,
+    }
+
+
+def _causes(sessions: Sequence[SessionFidelity]) -> dict[str, float]:
+    """USD by which the blind bills are off, unsigned, by cause over all sessions."""
+    totals: dict[str, float] = dict.fromkeys(CAUSES, 0.0)
+    for session in sessions:
+        for cause, usd_off in session.error_usd.items():
+            totals[cause] += abs(usd_off)
+    return totals
 
 
 def _spread(spread: Spread) -> dict[str, float | None]:
@@ -169,6 +201,7 @@ def fidelity_table(fidelity: Sequence[Fidelity], left_out: Sequence[LeftOut] = (
             "verdict_agreement": s.verdict_agreement,
             "carried_cost_error": s.carried_cost_error,
             "carried_events": s.events,
+            "main_cause": s.main_cause,
         }
         for cache, s in sessions
     ]
@@ -182,6 +215,7 @@ def fidelity_table(fidelity: Sequence[Fidelity], left_out: Sequence[LeftOut] = (
         Column("verdict_agreement", "verdicts agree", "share"),
         Column("carried_cost_error", "carried error", "share"),
         Column("carried_events", "events", "count"),
+        Column("main_cause", "blind error from"),
     )
     cost = Spread.of(s.cost_error for _, s in sessions)
     carried = Spread.of(s.carried_cost_error for _, s in sessions)
@@ -189,7 +223,14 @@ def fidelity_table(fidelity: Sequence[Fidelity], left_out: Sequence[LeftOut] = (
         f"{len(sessions)} sessions: blind cost error median {_percent(cost.median)}, "
         f"p95 {_percent(cost.p95)}; carried {_percent(carried.median)}, {_percent(carried.p95)}"
     )
-    note = f"{len(left_out)} lanes left out: {left_out[0].reason}" if left_out else ""
+    off = _causes([s for _, s in sessions])
+    note = "blind bills are off by " + ", ".join(
+        f"{usd(amount)} ({cause})" for cause, amount in off.items() if amount >= 0.005
+    )
+    note = note if any(amount >= 0.005 for amount in off.values()) else ""
+    if left_out:
+        lost = f"{len(left_out)} lanes left out: {left_out[0].reason}"
+        note = f"{note}; {lost}" if note else lost
     return Table(title, columns, rows, note)
 
 
