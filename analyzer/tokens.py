@@ -6,6 +6,7 @@ vocabulary is loaded: an estimate only has to divide a total that the provider r
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -57,8 +58,19 @@ class Sizes:
     """Per step: tokens of the parts at the end of the prompt that the previous prompt had not."""
     ratio: float
     """Measured tokens per estimated token of this lane."""
-    errors: tuple[float, ...]
-    """|estimate / measured - 1| of each appended group that was measured exactly, uncalibrated."""
+    groups: tuple[tuple[int, int], ...]
+    """(estimated, measured) of each appended group that was measured exactly."""
+
+    def errors(self, *, calibrated: bool) -> list[float]:
+        """|estimate / measured - 1| of each exact group; calibrated: on the scale of the others."""
+        scale = 1.0
+        ratios = sorted(measured / estimated for estimated, measured in self.groups)
+        out = []
+        for estimated, measured in self.groups:
+            if calibrated:
+                scale = _median_without(ratios, measured / estimated)
+            out.append(abs(estimated * scale / measured - 1))
+        return out
 
     def of(self, ranges: tuple[Range, ...]) -> int:
         """Tokens of the parts in some ranges."""
@@ -71,6 +83,19 @@ class Sizes:
     def text(self, text: str) -> int:
         """Tokens of a text that a policy would put in, on this lane's scale."""
         return round(estimate(text) * self.ratio)
+
+
+def _median_without(ratios: list[float], own: float) -> float:
+    """The median of sorted ratios but one; 1 where no other is left."""
+    rest = len(ratios) - 1
+    if not rest:
+        return 1.0
+    place = bisect_left(ratios, own)
+
+    def other(n: int) -> float:
+        return ratios[n + (n >= place)]
+
+    return (other((rest - 1) // 2) + other(rest // 2)) / 2
 
 
 def weight(part: Part) -> int:
@@ -114,7 +139,7 @@ class _Measurement:
             total += w
             self.weight_sums.append(total)
         self.sums = [0]
-        self.errors: list[float] = []
+        self.groups: list[tuple[int, int]] = []
         self.ratio = self._calibrate()
         self.anchors = self._anchors()
 
@@ -134,7 +159,7 @@ class _Measurement:
             measured, ranges = group
             estimated = self._weight(ranges)
             if estimated >= 50 and measured > 0:
-                self.errors.append(abs(estimated / measured - 1))
+                self.groups.append((estimated, measured))
                 ratios.append(measured / estimated)
         sane = [r for r in ratios if 0.25 <= r <= 4]
         if sane:
@@ -207,7 +232,7 @@ class _Measurement:
         self._extend(len(self.lane.pool), {})
         sums = tuple(self.sums)
         parts = tuple(b - a for a, b in pairwise(sums))
-        return Sizes(parts, sums, tuple(hidden), tuple(appended), self.ratio, tuple(self.errors))
+        return Sizes(parts, sums, tuple(hidden), tuple(appended), self.ratio, tuple(self.groups))
 
     def _tokens(self, ranges: tuple[Range, ...]) -> int:
         return summed(ranges, self.sums)

@@ -16,6 +16,7 @@ from typing import Literal
 from analyzer.model import SessionKey
 from analyzer.replay.base import ReplayLane
 from analyzer.replay.result import LaneReplay, ReplayResult
+from analyzer.tokens import Sizes
 
 ErrorCause = Literal["unseen prefix", "lifetime", "provider side", "tokens"]
 CAUSES: Mapping[ErrorCause, str] = {
@@ -81,6 +82,10 @@ class Fidelity:
 
     cache: str
     sessions: tuple[SessionFidelity, ...]
+    raw_errors: tuple[float, ...] = ()
+    """Of the estimator: relative error of each group of parts whose size the totals tell exactly."""
+    calibrated_errors: tuple[float, ...] = ()
+    """The same on the scale that the lane's other groups give."""
 
     @property
     def steps(self) -> int:
@@ -173,7 +178,13 @@ def compare(
             )
             for key, members in rows.items()
         ),
+        tuple(e for lane in lanes for e in _estimator_errors(lane, calibrated=False)),
+        tuple(e for lane in lanes for e in _estimator_errors(lane, calibrated=True)),
     )
+
+
+def _estimator_errors(lane: ReplayLane, *, calibrated: bool) -> list[float]:
+    return lane.scale.errors(calibrated=calibrated) if isinstance(lane.scale, Sizes) else []
 
 
 def _known(lane: ReplayLane) -> list[bool]:

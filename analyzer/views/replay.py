@@ -26,6 +26,7 @@ POLICY_COLUMNS: tuple[Column, ...] = (
     Column("summary_calls", "summaries", "count", shown=False),
     Column("red_lines", "red lines", "count"),
 )
+CENT = 0.01
 WORST = 10
 """Sessions that are listed with the reason of their error."""
 OPEN_LOOP = "open-loop: recorded outputs and times stay, only prompts change (docs/replay.md)"
@@ -146,6 +147,11 @@ def fidelity_document(
             }
             for cache, s in sessions
         ],
+        "estimator": {
+            "groups": sum(len(f.raw_errors) for f in fidelity),
+            "raw": _spread(Spread.of(e for f in fidelity for e in f.raw_errors)),
+            "calibrated": _spread(Spread.of(e for f in fidelity for e in f.calibrated_errors)),
+        },
         "error_usd": _causes([s for _, s in sessions]),
         "worst": [_worst(s) for s in worst_sessions(fidelity)],
         "left_out": [
@@ -223,15 +229,22 @@ def fidelity_table(fidelity: Sequence[Fidelity], left_out: Sequence[LeftOut] = (
         f"{len(sessions)} sessions: blind cost error median {_percent(cost.median)}, "
         f"p95 {_percent(cost.p95)}; carried {_percent(carried.median)}, {_percent(carried.p95)}"
     )
-    off = _causes([s for _, s in sessions])
-    note = "blind bills are off by " + ", ".join(
-        f"{usd(amount)} ({cause})" for cause, amount in off.items() if amount >= 0.005
-    )
-    note = note if any(amount >= 0.005 for amount in off.values()) else ""
+    return Table(title, columns, rows, _fidelity_note(fidelity, left_out))
+
+
+def _fidelity_note(fidelity: Sequence[Fidelity], left_out: Sequence[LeftOut]) -> str:
+    """What blind bills are off by and why, how good estimated sizes are, what is missing."""
+    notes = []
+    off = _causes([s for f in fidelity for s in f.sessions])
+    causes = [f"{usd(amount)} ({cause})" for cause, amount in off.items() if amount >= CENT / 2]
+    if causes:
+        notes.append(f"blind bills are off by {', '.join(causes)}")
+    sizes = Spread.of(e for f in fidelity for e in f.calibrated_errors)
+    if sizes.median is not None:
+        notes.append(f"sizes of parts, estimated: error {sizes.median:.0%}, p95 {sizes.p95:.0%}")
     if left_out:
-        lost = f"{len(left_out)} lanes left out: {left_out[0].reason}"
-        note = f"{note}; {lost}" if note else lost
-    return Table(title, columns, rows, note)
+        notes.append(f"{len(left_out)} lanes left out: {left_out[0].reason}")
+    return "; ".join(notes)
 
 
 def _percent(value: float | None) -> str:
