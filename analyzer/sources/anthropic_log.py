@@ -7,6 +7,7 @@ the usual names for its fields are all known; bare request bodies are read too (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
@@ -15,9 +16,9 @@ import msgspec
 import xxhash
 
 from analyzer.errors import DecodeError
-from analyzer.model import LaneSteps, Problem, Prompt, SessionKey, Step, Ttl, Usage
+from analyzer.model import LaneSteps, Problem, Prompt, SessionKey, Step, Ttl
 from analyzer.sources.anthropic_stream import message_of
-from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason
+from analyzer.sources.anthropic_usage import anthropic_usage, miss_reason, with_earlier
 from analyzer.sources.base import (
     HEAD_BYTES,
     Context,
@@ -42,6 +43,7 @@ from analyzer.sources.decode import (
 from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
+from analyzer.sources.steps_rows import is_step_line
 
 BATCH_STEPS = 64
 _REQUEST = ("request", "req", "body", "request_body", "requestBody", "input")
@@ -65,8 +67,10 @@ class AnthropicLogSource:
 
     def detect(self, head: Head) -> bool:
         """A line whose request has messages in Anthropic's form, by its other fields."""
-        text = head.data
-        if b'"messages"' not in text or text.lstrip()[:1] != b"{" or is_openai(head):
+        text = head.data.lstrip()
+        if b'"messages"' not in text or text[:1] != b"{" or is_openai(head):
+            return False
+        if is_step_line(text.split(b"\n", 1)[0]):
             return False
         if b"\n" not in text and len(text) >= HEAD_BYTES:
             # The first line alone is longer than the head.
@@ -157,8 +161,8 @@ class _Reader:
         prompt = lane.reader.read(
             request.get("tools"), request.get("system"), messages, settings, auto=auto
         )
-        lane.steps.append(
-            self._step(lane, prompt, messages, settings, meta, response, line, number)
+        lane.steps.extend(
+            self._steps(lane, prompt, messages, settings, meta, response, line, number)
         )
         lane.last = prompt
         return lane
@@ -230,7 +234,7 @@ class _Reader:
             self.firsts[key] = next(cut, known[0] if summary and known else fresh)
         return self.firsts[key]
 
-    def _step(
+    def _steps(
         self,
         lane: _Lane,
         prompt: Prompt,
@@ -240,12 +244,10 @@ class _Reader:
         response: JsonObject,
         line: bytes,
         number: int,
-    ) -> Step:
+    ) -> list[Step]:
         at = to_time(_first(meta, _START), "$.time")
         raw_usage = get_object(response, "usage") or get_object(meta, "usage")
-        usage: Usage | None = (
-            anthropic_usage(raw_usage, "$.response.usage").usage if raw_usage else None
-        )
+        counts = anthropic_usage(raw_usage, "$.response.usage") if raw_usage else None
         content = response.get("content")
         ranges = lane.reader.response(msgspec.Raw(encode(content))) if content else ()
         identity = get_text(response, "id")
@@ -258,14 +260,14 @@ class _Reader:
             identity += f":{len(messages)}:{_hash(*map(_bare_text, ends)):x}"
         model = get_text(response, "model") or get_text(request, "model")
         error = response.get("error")
-        return Step(
+        step = Step(
             key=f"anthropic:{identity}",
             lane=lane.name,
             at=at,
             ended_at=_ended(meta, at),
             model=model,
             provider="anthropic" if (model or "claude").startswith("claude") else None,
-            usage=usage,
+            usage=counts.usage if counts else None,
             prompt=prompt,
             new_parts=lane.pool.take(),
             response=ranges,
@@ -275,6 +277,7 @@ class _Reader:
             error=dump(error) if error is not None else None,
             line=number,
         )
+        return with_earlier(step, counts.earlier if counts else ())
 
 
 def _response_of(meta: JsonObject) -> JsonObject:
@@ -329,5 +332,6 @@ def _ended(meta: JsonObject, at: datetime | None) -> datetime | None:
     for name, scale in (("duration_ms", 1000), ("latency_ms", 1000), ("duration_s", 1)):
         value = meta.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
-            return at + timedelta(seconds=value / scale)
+            with suppress(OverflowError):
+                return at + timedelta(seconds=value / scale)
     return None

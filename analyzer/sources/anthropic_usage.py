@@ -5,9 +5,11 @@ Source: platform.claude.com, prompt caching and compaction pages, read 2026-11.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from analyzer.model import Usage
+from analyzer.model import Step, Usage
 from analyzer.sources.decode import JsonObject, get_array, get_count, get_object, get_text
 
 
@@ -29,6 +31,22 @@ def anthropic_usage(obj: JsonObject, pointer: str = "$.usage") -> AnthropicUsage
         for i, r in enumerate(rounds[:-1])
     )
     return AnthropicUsage(usage, earlier)
+
+
+def with_earlier(step: Step, earlier: Sequence[tuple[str | None, Usage]]) -> list[Step]:
+    """A step behind steps for the requests inside it, which were sent the same prompt.
+
+    What the prompt brought (new parts, a person's words, a compaction) belongs to the first.
+    """
+    if not earlier:
+        return [step]
+    bare = replace(step, response=(), miss_reason=None, stop_reason=None, reported_cost=None)
+    out = [
+        replace(bare, key=f"{step.key}#{number}", model=model or step.model, usage=usage)
+        for number, (model, usage) in enumerate(earlier)
+    ]
+    out.append(step)
+    return [out[0], *(replace(s, new_parts=(), human=False, compaction=None) for s in out[1:])]
 
 
 def _counts(obj: JsonObject, pointer: str) -> Usage:

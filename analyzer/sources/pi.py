@@ -24,10 +24,11 @@ from analyzer.sources.decode import (
     get_count,
     get_object,
     get_text,
+    to_cost,
     to_time,
 )
+from analyzer.sources.documents import outline
 from analyzer.sources.journal import (
-    cost_of,
     counts_of,
     labels_of,
     new_answer,
@@ -36,7 +37,6 @@ from analyzer.sources.journal import (
 )
 from analyzer.sources.transcript import LaneBuilder
 
-_HEADER = re.compile(rb'\{[^{]*"type"\s*:\s*"session"\s*[,}]')
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _CLIENT = "openclaw"
 """Provider of messages that the gateway wrote itself, without asking a model."""
@@ -52,12 +52,18 @@ class PiSource:
 
     def detect(self, head: Head) -> bool:
         """A session header with a working directory."""
-        first = head.lines[0] if head.lines else b""
-        return _HEADER.match(first) is not None and b'"cwd"' in first and b'"timestamp"' in first
+        return any(_is_header(line) for line in head.lines[:5])
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
         return read_journal(path, _Session(path, context))
+
+
+def _is_header(line: bytes) -> bool:
+    if b'"session"' not in line or b'"cwd"' not in line:
+        return False
+    keys = outline(line)
+    return keys.get("type") == "session" and "cwd" in keys and "timestamp" in keys
 
 
 class _Session:
@@ -157,7 +163,7 @@ class _Session:
         answer.error = get_text(message, "errorMessage")
         if usage is not None:
             cost = get_object(counts, "cost").get("total")
-            answer.reported_cost = cost_of(cost, f"{_POINTER}.cost.total")
+            answer.reported_cost = to_cost(cost, f"{_POINTER}.cost.total")
         answer.labels = labels_of(
             api=get_text(message, "api"),
             provider=answer.provider,

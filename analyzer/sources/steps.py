@@ -7,7 +7,6 @@ and `steps_schema.json` is its schema; reading forgives more than validating doe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,9 @@ import xxhash
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Range, SessionKey, Step, Ttl
 from analyzer.sources import steps_rows as rows
+from analyzer.sources.anthropic_usage import with_earlier
 from analyzer.sources.base import RAW_LIMIT, Context, Head, Pool, ends_with_newline, read_lines
-from analyzer.sources.decode import MALFORMED, Json, dump, to_time
+from analyzer.sources.decode import MALFORMED, Json, dump, to_cost, to_time
 from analyzer.sources.prompts import PromptReader
 from analyzer.sources.shared_prefix import Cut, SharedPrefix, split
 from analyzer.sources.steps_rows import ABSENT, Raw, RequestRow, StepRow, UnfinishedLineError
@@ -32,8 +32,6 @@ MAIN = "main"
 BATCH_STEPS = 256
 BATCH_CHARS = 16_000_000
 """Characters of new content that may wait in batches before all of them are handed on."""
-_SESSION = re.compile(rb'[{,]\s*"session"\s*:\s*["\d]')
-_PROMPT = re.compile(rb'[{,]\s*"(?:request|append|attributes|title)"\s*:')
 
 
 class StepsSource:
@@ -44,10 +42,7 @@ class StepsSource:
 
     def detect(self, head: Head) -> bool:
         """A first line with a `session` and a `request`, an `append` or a session's `title`."""
-        line = head.data.lstrip().split(b"\n", 1)[0]
-        if not line.startswith(b"{"):
-            return False
-        return _SESSION.search(line) is not None and _PROMPT.search(line) is not None
+        return rows.is_step_line(head.data.lstrip().split(b"\n", 1)[0])
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
@@ -187,14 +182,12 @@ class _Reader:
         lane = self.lanes.setdefault(_LaneKey(session, name), _Lane())
         lane.parent = rows.text(row.parent, "parent") or lane.parent
         try:
-            step = self._step(session, name, lane, row, line)
+            steps = self._step(session, name, lane, row, line)
         except DecodeError:
             self._lost([lane])
             raise
-        if step is None:
-            return
-        lane.steps.append(step)
-        self.waiting += sum(part.chars for part in step.new_parts)
+        lane.steps.extend(steps)
+        self.waiting += sum(part.chars for step in steps for part in step.new_parts)
         if self.waiting > BATCH_CHARS:
             yield from self._flush()
         elif len(lane.steps) >= BATCH_STEPS:
@@ -202,20 +195,20 @@ class _Reader:
 
     def _step(
         self, session: SessionKey, name: str, lane: _Lane, row: StepRow, line: _Line
-    ) -> Step | None:
+    ) -> list[Step]:
         key = _key(session, name, lane, row, line)
         if row.is_delta and key in lane.keys:
-            return None
+            return []
         # All fields are read before the lane changes: a line counts whole or not at all.
         found = rows.value(row.response) if bytes(row.response)[:1] == b"{" else None
-        usage = rows.usage(
+        usage, earlier = rows.usage(
             _inside(found, "usage") if row.usage == ABSENT else rows.value(row.usage)
         )
-        at = to_time(rows.value(row.at), "$.at")
+        at = to_time(rows.value(row.began), "$.at")
         ended_at = to_time(rows.value(row.ended_at), "$.ended_at")
         compaction = rows.compaction(row.compaction)
         stop_reason = rows.text(row.stop_reason, "stop_reason")
-        cost = rows.number(row.cost_usd, "cost_usd")
+        cost = to_cost(rows.value(row.cost_usd), "$.cost_usd")
         model, provider = _model(row), rows.text(row.provider, "provider")
         before = lane.prompt
         prompt = self._prompt(lane, row, line)
@@ -223,7 +216,7 @@ class _Reader:
         lane.prompt = prompt
         lane.keys.add(key)
         lane.model, lane.provider = model or lane.model, provider or lane.provider
-        return Step(
+        step = Step(
             key=key,
             lane=name,
             at=at,
@@ -243,6 +236,7 @@ class _Reader:
             line=line.number,
             reported_cost=cost,
         )
+        return with_earlier(step, earlier)
 
     def _prompt(self, lane: _Lane, row: StepRow, line: _Line) -> Prompt | None:
         if row.request is not None:

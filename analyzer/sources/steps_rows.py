@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ from analyzer.sources.decode import (
     parse,
     parse_many,
 )
+from analyzer.sources.documents import outline
 
 Raw: TypeAlias = msgspec.Raw
 ABSENT = msgspec.Raw()
@@ -82,6 +83,8 @@ class StepRow(msgspec.Struct):
     attributes: Raw = ABSENT
     id: Raw = ABSENT
     at: Raw = ABSENT
+    ts: Raw = ABSENT
+    timestamp: Raw = ABSENT
     ended_at: Raw = ABSENT
     model: Raw = ABSENT
     provider: Raw = ABSENT
@@ -99,12 +102,27 @@ class StepRow(msgspec.Struct):
     labels: Raw = ABSENT
 
     @property
+    def began(self) -> Raw:
+        """The start of the request, also under the names that request logs give it."""
+        return next((raw for raw in (self.at, self.ts, self.timestamp) if raw != ABSENT), ABSENT)
+
+    @property
     def is_delta(self) -> bool:
         """Whether the line tells what changed since the lane's last prompt."""
         return any(raw != ABSENT for raw in (self.append, self.replace, self.drop))
 
 
+_PROMPTS = ("request", "append", "attributes", "title")
 _rows = msgspec.json.Decoder(StepRow)
+
+
+def is_step_line(line: bytes) -> bool:
+    """Whether a line, or its beginning, names a session and a prompt or the session's title."""
+    if b'"session"' not in line or line[:1] != b"{":
+        return False
+    keys = outline(line)
+    named = keys.get("session", "") not in ("", "null", "true", "false")
+    return named and any(name in keys for name in _PROMPTS)
 
 
 def decode_row(line: bytes) -> StepRow:
@@ -181,15 +199,22 @@ def lifetime(raw: Raw) -> Ttl | None:
     return "1h" if found.get("ttl") == "1h" else "5m"
 
 
-def usage(found: Json) -> Usage | None:
+class Counted(NamedTuple):
+    """Usage of the request that answered, and (model, usage) of those inside it that came before."""
+
+    usage: Usage | None = None
+    earlier: tuple[tuple[str | None, Usage], ...] = ()
+
+
+def usage(found: Json) -> Counted:
     """Recorded usage in our names, or as Anthropic or OpenAI wrote it. Raises `DecodeError`."""
     if found is None:
-        return None
+        return Counted()
     obj = as_object(found, "$.usage")
     if any(key in obj for key in ("prompt_tokens", "input_tokens_details")):
-        return _openai_usage(obj)
+        return Counted(_openai_usage(obj))
     if any(key.startswith(("cache_creation", "cache_read_input")) for key in obj):
-        return anthropic_usage(obj).usage
+        return Counted(*anthropic_usage(obj))
     counts = {
         field: get_count(obj, f"{field}_tokens", "$.usage")
         for field in Usage.__dataclass_fields__
@@ -198,7 +223,7 @@ def usage(found: Json) -> Usage | None:
     five, hour = counts["cache_write_5m"], counts["cache_write_1h"]
     if counts["cache_write"] is None and (five is not None or hour is not None):
         counts["cache_write"] = (five or 0) + (hour or 0)
-    return Usage(input=get_count(obj, "input_tokens", "$.usage"), **counts)
+    return Counted(Usage(input=get_count(obj, "input_tokens", "$.usage"), **counts))
 
 
 def _openai_usage(obj: JsonObject) -> Usage:

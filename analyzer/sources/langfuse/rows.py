@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 
 from analyzer.errors import DecodeError
-from analyzer.sources.decode import Json, JsonObject, as_object, dump, kind_of, parse, to_time
+from analyzer.sources.decode import (
+    Json,
+    JsonObject,
+    as_object,
+    dump,
+    finite,
+    kind_of,
+    parse,
+    to_time,
+)
 from analyzer.sources.langfuse.shapes import Request
 
 MODEL_CALLS = frozenset({"GENERATION", "EMBEDDING"})
@@ -30,6 +39,8 @@ _LEGACY_USAGE = (
     ("output", "completionTokens"),
     ("total", "totalTokens"),
 )
+_COMPUTED_USAGE = (("input", "inputUsage"), ("output", "outputUsage"), ("total", "totalUsage"))
+"""Sums that some servers add beside the details, and some exports hold alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +320,9 @@ def _number(obj: JsonObject, *keys: str) -> float | None:
             except ValueError:
                 continue
         # The server's sentinel for a group that was not asked for is -1.
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-            return float(value)
+        number = finite(value)
+        if number is not None and number >= 0:
+            return number
     return None
 
 
@@ -358,6 +370,8 @@ def _usage(obj: JsonObject, complaints: Complaints) -> tuple[JsonObject | None, 
         value = obj.get(flat) or (as_object(old).get(key) if isinstance(old, Mapping) else None)
         if value:
             sums[key] = value
+    if not sums:
+        sums = {key: obj[name] for key, name in _COMPUTED_USAGE if obj.get(name)}
     return (sums, True) if sums else (details, False)
 
 
