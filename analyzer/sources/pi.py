@@ -51,19 +51,26 @@ class PiSource:
     title: ClassVar[str] = "pi and OpenClaw sessions (~/.pi/agent/sessions/**.jsonl)"
 
     def detect(self, head: Head) -> bool:
-        """A session header with a working directory."""
-        return any(_is_header(line) for line in head.lines[:5])
+        """A session header with a working directory, or a stamped message."""
+        return any(_is_row(line) for line in head.lines[:20])
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
         return read_journal(path, _Session(path, context))
 
 
-def _is_header(line: bytes) -> bool:
-    if b'"session"' not in line or b'"cwd"' not in line:
+def _is_row(line: bytes) -> bool:
+    """Whether a line is a session's header, or a message of a file whose beginning is elsewhere."""
+    if b'"timestamp"' not in line:
         return False
     keys = outline(line)
-    return keys.get("type") == "session" and "cwd" in keys and "timestamp" in keys
+    match keys.get("type"):
+        case "session":
+            return "cwd" in keys and "timestamp" in keys
+        case "message":
+            return "message.role" in keys and "message.timestamp" in keys and "timestamp" in keys
+        case _:
+            return False
 
 
 class _Session:

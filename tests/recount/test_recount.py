@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.intake import ingest
 from analyzer.model import LaneSteps
 from analyzer.sources import detect
 from analyzer.sources.base import Context, read_head
+from analyzer.store import Scope, Store
 from tests.builders import Transcript
 from tests.recount import agents
 from tests.recount.compare import FORMATS, compare, compared, table
+from tests.recount.requests import Request
 from tests.sources.test_codex import Rollout
 
 SEVERAL_SESSIONS = ("dag_fork.jsonl", "dag_resume.jsonl")
@@ -66,6 +69,27 @@ def test_each_file_gives_the_requests_of_an_independent_recount(
         else:
             assert not result.difference, f"{path}: {result.difference}"
     assert checked
+
+
+@pytest.mark.data
+def test_a_store_of_all_transcripts_counts_each_request_once(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    folder = shared_data / "traces" / "claude-code"
+    best: dict[str, Request] = {}
+    for path in sorted(folder.rglob("*")):
+        for request in agents.claude_code(path) if path.is_file() else ():
+            known = best.get(request.key)
+            if known is None or (request.output or 0) > (known.output or 0):
+                best[request.key] = request
+    report = ingest([folder], tmp_path / "s.duckdb")
+    assert (report.steps, report.problems) == (len(best), [])
+    assert report.duplicates > 0
+    with Store.open(tmp_path / "s.duckdb") as opened:
+        sums = opened.query("sessions", Scope.everything()).sum()
+    for column, name in (("input", "input"), ("cache_read", "read"), ("cache_write", "write")):
+        assert sums[column].item() == sum(getattr(r, name) or 0 for r in best.values()), column
+    assert sums["output"].item() == sum(request.output or 0 for request in best.values())
 
 
 @pytest.mark.data
