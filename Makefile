@@ -1,9 +1,11 @@
 # Every verb of the project. `make demo` and `make test` need only Python 3.11 or newer and make.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench docs lock clean run-environment dev-environment browser
+.PHONY: help demo test check fix bench fuzz recount docs lock clean run-environment dev-environment browser
 
 BIN := .venv/bin
 JOBS ?= 2
+FUZZ_SECONDS ?= 300
+DATA ?= ../shared/data/traces
 NO_DASHBOARD ?=
 export PYTHON
 
@@ -27,6 +29,12 @@ fix: dev-environment ## format, and mend what the linter can mend
 
 bench: dev-environment ## run the benchmarks; they print ratios and never fail a build
 	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+fuzz: dev-environment ## spoil recordings of every source and read them (FUZZ_SECONDS=300, ARGS="--data DIR" for real ones)
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+
+recount: dev-environment ## count the files of the data set a second way and compare (DATA=../shared/data/traces)
+	@$(BIN)/python -m tests.recount $(DATA)
 
 docs: dev-environment ## write docs/cli.md from the commands' own help
 	@$(BIN)/python scripts/cli_reference.py

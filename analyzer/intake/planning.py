@@ -229,7 +229,10 @@ class Plan:
 
     def _hash(self, file: Found, source: Source) -> _Hashed | None:
         """Digest of a file's bytes, and of its earlier lengths; None if it cannot be read."""
-        earlier = {length: digest for length, digest, _ in self._known(file, source)}
+        earlier: dict[int, set[bytes]] = {}
+        for length, digest, _ in self._known(file, source):
+            # The only file of a set has the set's path and size, and another digest.
+            earlier.setdefault(length, set()).add(digest)
         hasher = xxhash.xxh3_128()
         size, held = 0, set()
         stops = [*sorted(length for length in earlier if length < file.size), file.size]
@@ -239,7 +242,7 @@ class Plan:
                     while size < stop and (block := stream.read(min(BLOCK, stop - size))):
                         hasher.update(block)
                         size += len(block)
-                    if size < file.size and earlier.get(size) == hasher.digest():
+                    if size < file.size and hasher.digest() in earlier.get(size, ()):
                         held.add(hasher.digest())
         except OSError as error:
             self.problems.append(Problem(file.name, None, "$", f"the file cannot be read: {error}"))

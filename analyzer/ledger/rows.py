@@ -242,9 +242,10 @@ class _LedgerBuilder:
         if step.compaction is not None:
             return step.compaction.kind == "summary"
         was = before.usage.prompt if before and before.usage else None
-        if was is None or cut is None or cut < self.thresholds.tokens:
+        if before is None or was is None or cut is None or cut < self.thresholds.tokens:
             return False
-        return cut > was * COMPACTED
+        # What a rebuilt prompt seems to lack may stand in a file that was not read with it.
+        return cut > was * COMPACTED and not confirmed(step, before)
 
     def _expected(self, before: Step | None) -> int | None:
         usage = before.usage if before else None

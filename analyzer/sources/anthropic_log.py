@@ -7,6 +7,7 @@ the usual names for its fields are all known; bare request bodies are read too (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, SessionKey, Step, Ttl
 from analyzer.sources.anthropic_stream import message_of
 from analyzer.sources.anthropic_usage import (
+    AnthropicUsage,
     anthropic_usage,
     clearing,
     miss_reason,
@@ -47,9 +49,10 @@ from analyzer.sources.decode import (
 )
 from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.history import reads_like_summary
-from analyzer.sources.journal import labels_of
+from analyzer.sources.journal import Labels, labels_of
 from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
+from analyzer.sources.steps_rows import is_step_line
 
 BATCH_STEPS = 64
 _REQUEST = ("request", "req", "body", "request_body", "requestBody", "input")
@@ -72,8 +75,10 @@ class AnthropicLogSource:
 
     def detect(self, head: Head) -> bool:
         """A line whose request has messages in Anthropic's form, by its other fields."""
-        text = head.data
-        if b'"messages"' not in text or text.lstrip()[:1] != b"{" or is_openai(head):
+        text = head.data.lstrip()
+        if b'"messages"' not in text or text[:1] != b"{" or is_openai(head):
+            return False
+        if is_step_line(text.split(b"\n", 1)[0]):
             return False
         if b"\n" not in text and len(text) >= HEAD_BYTES:
             # The first line alone is longer than the head.
@@ -164,8 +169,11 @@ class _Reader:
         prompt = lane.reader.read(
             request.get("tools"), request.get("system"), messages, settings, auto=auto
         )
+        # Everything is read before the lane gives its new parts away: a record counts whole or not.
+        counted, labels = _counted(settings, meta, response)
         step = self._step(lane, prompt, messages, settings, meta, response, line, number)
-        lane.steps += _rounds(step, settings, meta, response)
+        step = replace(step, usage=counted.usage if counted else None, labels=labels)
+        lane.steps += with_rounds(step, counted.earlier if counted else ())
         lane.last = prompt
         return lane
 
@@ -260,6 +268,8 @@ class _Reader:
             identity += f":{len(messages)}:{_hash(*map(_bare_text, ends)):x}"
         model = get_text(response, "model") or get_text(request, "model")
         error = response.get("error")
+        compaction = clearing(response.get("context_management"))
+        reason = miss_reason(response.get("diagnostics"))
         return Step(
             key=f"anthropic:{identity}",
             lane=lane.name,
@@ -272,28 +282,27 @@ class _Reader:
             new_parts=lane.pool.take(),
             response=ranges,
             human=lane.reader.human_since(lane.last, prompt),
-            miss_reason=miss_reason(response.get("diagnostics")),
+            miss_reason=reason,
             stop_reason=get_text(response, "stop_reason"),
             error=dump(error) if error is not None else None,
-            compaction=clearing(response.get("context_management")),
+            compaction=compaction,
             line=number,
         )
 
 
-def _rounds(
-    step: Step, request: JsonObject, meta: JsonObject, response: JsonObject
-) -> tuple[Step, ...]:
-    """A step with its usage, behind the requests inside it that came before its answer."""
+def _counted(
+    request: JsonObject, meta: JsonObject, response: JsonObject
+) -> tuple[AnthropicUsage | None, Labels]:
+    """Usage with the requests inside, and the terms it was billed on. Raises `DecodeError`."""
     raw = get_object(response, "usage") or get_object(meta, "usage")
     if not raw:
-        return (step,)
-    counted = anthropic_usage(raw, "$.response.usage", get_text(request, "model"))
+        return None, ()
     labels = labels_of(
         service_tier=get_text(raw, "service_tier"),
         speed=get_text(raw, "speed"),
         inference_geo=get_text(raw, "inference_geo"),
     )
-    return with_rounds(replace(step, usage=counted.usage, labels=labels), counted.earlier)
+    return anthropic_usage(raw, "$.response.usage", get_text(request, "model")), labels
 
 
 def _response_of(meta: JsonObject) -> JsonObject:
@@ -348,5 +357,6 @@ def _ended(meta: JsonObject, at: datetime | None) -> datetime | None:
     for name, scale in (("duration_ms", 1000), ("latency_ms", 1000), ("duration_s", 1)):
         value = meta.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
-            return at + timedelta(seconds=value / scale)
+            with suppress(OverflowError):
+                return at + timedelta(seconds=value / scale)
     return None

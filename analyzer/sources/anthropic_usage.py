@@ -183,7 +183,8 @@ def clearing(context_management: object) -> Compaction | None:
 def with_rounds(step: Step, earlier: Sequence[Round]) -> tuple[Step, ...]:
     """The steps of a response: those inside it that came before, then the one that answered.
 
-    An advisor's prompt is its own and shown by no recording.
+    What the prompt brought (new parts, a person's words, a compaction) belongs to the first, what
+    the answer says to the last. An advisor's prompt is its own and shown by no recording.
     """
     if not earlier:
         return (step,)
@@ -196,13 +197,18 @@ def with_rounds(step: Step, earlier: Sequence[Round]) -> tuple[Step, ...]:
             prompt=None if one.kind == ADVISOR else step.prompt,
             new_parts=() if number else step.new_parts,
             response=(),
+            human=step.human and not number,
             compaction=None if number else step.compaction,
+            miss_reason=None,
+            stop_reason=None,
+            error=None,
             labels=tuple(sorted({**dict(step.labels), ITERATION: one.kind}.items())),
             reported_cost=None,
         )
         for number, one in enumerate(earlier)
     ]
-    return (*first, replace(step, new_parts=(), compaction=_compacted_by(earlier)))
+    last = replace(step, new_parts=(), human=False, compaction=_compacted_by(earlier))
+    return (*first, last)
 
 
 def _compacted_by(earlier: Sequence[Round]) -> Compaction | None:

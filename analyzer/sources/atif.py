@@ -23,6 +23,7 @@ from analyzer.sources.decode import (
     get_count,
     get_object,
     get_text,
+    to_cost,
     to_time,
 )
 from analyzer.sources.documents import outline, problem, read_document, run_name, stem_of
@@ -159,7 +160,7 @@ def _call(lane: HistoryLane, step: JsonObject, index: int, agent: JsonObject, ru
         model=get_text(step, "model_name") or get_text(agent, "model_name"),
         at=to_time(step.get("timestamp"), f"$.steps[{index}].timestamp"),
         line=index + 1,
-        reported_cost=float(cost) if isinstance(cost, int | float) else None,
+        reported_cost=to_cost(cost, f"$.steps[{index}].metrics.cost_usd"),
     )
 
 

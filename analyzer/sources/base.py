@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import IO, Any, ClassVar, Protocol, TypeVar
 
 import zstandard
 
@@ -127,6 +127,17 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader[Any]]:
                 yield unpacked
         else:
             yield raw
+
+
+def read_up_to(stream: IO[bytes], limit: int) -> bytes:
+    """The first bytes of a stream, at most `limit`.
+
+    `stream.read(limit)` would take all that memory before it knows how much there is.
+    """
+    out = bytearray()
+    while len(out) < limit and (block := stream.read(min(READ_BUFFER, limit - len(out)))):
+        out += block
+    return bytes(out)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes] | Problem]:

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+from analyzer.errors import DecodeError
 from analyzer.model import Compaction, LaneSteps, Part, Problem, Prompt, SessionKey
 from analyzer.sources.anthropic_usage import anthropic_usage, clearing, miss_reason
 from analyzer.sources.base import Context, Head, read_records
@@ -24,8 +25,8 @@ from analyzer.sources.claude_code_rows import (
     decode_progress,
     decode_rows,
 )
-from analyzer.sources.decode import to_time
-from analyzer.sources.documents import run_name
+from analyzer.sources.decode import get_count, to_time
+from analyzer.sources.documents import outline, run_name
 from analyzer.sources.transcript import Answer, LaneBuilder
 
 _USAGE_POINTER = "$.message.usage"
@@ -35,6 +36,19 @@ _UNCHAINED = (
     b'{"type":"file-history-snapshot","messageId"',
     b'{"type":"summary","summary"',
     b'{"type":"queue-operation","operation"',
+)
+_UNCHAINED_TYPES = (
+    "file-history-snapshot",
+    "queue-operation",
+    "last-prompt",
+    "custom-title",
+    "ai-title",
+    "agent-name",
+    "permission-mode",
+    "mode",
+    "pr-link",
+    "bridge-session",
+    "frame-link",
 )
 _ASKING_TOOLS = ("AskUserQuestion", "ExitPlanMode")
 _REFUSED = ("The user doesn't want to", "[Request interrupted by user")
@@ -60,7 +74,8 @@ class ClaudeCodeSource:
 
     def detect(self, head: Head) -> bool:
         """A row with a session id and one of the chained row types, or a row with a leaf title."""
-        return any(_is_row(line) for line in head.lines[:50])
+        lines = head.lines[:50]
+        return any(_is_row(line) for line in lines) or any(_begins_row(line) for line in lines[:5])
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
@@ -260,6 +275,18 @@ def _is_row(line: bytes) -> bool:
     return all(key in line for key in keys) and any(kind in line for kind in _ROW_TYPES)
 
 
+def _begins_row(line: bytes) -> bool:
+    """Whether a line is a row by its keys, however it was written and wherever it is cut off."""
+    if not any(key in line for key in (b'"sessionId"', b'"messageId"', b'"leafUuid"')):
+        return False
+    keys = outline(line)
+    kind = keys.get("type")
+    if kind == "summary":
+        return "leafUuid" in keys
+    chained = "isSidechain" in keys and ("parentUuid" in keys or "uuid" in keys)
+    return kind is not None and (chained or kind in _UNCHAINED_TYPES)
+
+
 def _as_summary(part: Part) -> Part:
     return replace(part, kind="summary") if part.kind == "text" else part
 
@@ -278,8 +305,11 @@ def _text(meta: dict[str, Any], key: str) -> str | None:
 
 
 def _count(meta: dict[str, Any], key: str) -> int | None:
-    value = meta.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """A count that only informs: one that cannot be read is unknown, and no reason to lose a row."""
+    try:
+        return get_count(meta, key)
+    except DecodeError:
+        return None
 
 
 def _labels(row: Row, usage: dict[str, Any] | None) -> tuple[tuple[str, str], ...]:

@@ -16,15 +16,21 @@ from typing import ClassVar
 from analyzer.model import Compaction, LaneSteps, Part, Problem, SessionKey, Usage
 from analyzer.sources.base import Context, Head
 from analyzer.sources.blocks import make_part, message_parts
-from analyzer.sources.decode import JsonObject, get_array, get_object, get_text, to_time
+from analyzer.sources.decode import (
+    JsonObject,
+    get_array,
+    get_object,
+    get_text,
+    to_cost,
+    to_time,
+)
 from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.journal import (
-    cost_of,
     counts_of,
     document_lanes,
     labels_of,
     new_answer,
-    read_document,
+    read_object,
 )
 from analyzer.sources.transcript import LaneBuilder
 
@@ -50,7 +56,7 @@ class ClineSource:
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`. A description holds no step."""
-        document = read_document(path)
+        document = read_object(path)
         if isinstance(document, Problem):
             return iter((document,))
         session = _Session(document, path, context)
@@ -89,7 +95,7 @@ class _Session:
         key = f"{self.id}:{get_text(message, 'id') or index}"
         answer = new_answer(key, at, get_text(model, "id"), usage, index + 1)
         answer.provider = get_text(model, "provider")
-        answer.reported_cost = cost_of(metrics.get("cost"), f"{_METRICS}.cost")
+        answer.reported_cost = to_cost(metrics.get("cost"), f"{_METRICS}.cost")
         answer.labels = labels_of(
             agent=self.agent, provider=answer.provider, raw_input_tokens=ambiguous
         )

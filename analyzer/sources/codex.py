@@ -28,11 +28,11 @@ from analyzer.sources.decode import (
     get_text,
     to_time,
 )
-from analyzer.sources.documents import run_name, stem_of
+from analyzer.sources.documents import outline, run_name, stem_of
 from analyzer.sources.journal import labels_of, new_answer, read_journal, usage_within
 from analyzer.sources.transcript import LaneBuilder
 
-_ROW = re.compile(rb'"type"\s*:\s*"(session_meta|response_item|event_msg|turn_context|compacted)"')
+_ROW_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _TOTALS = (
     "input_tokens",
@@ -42,7 +42,6 @@ _TOTALS = (
     "reasoning_output_tokens",
     "total_tokens",
 )
-_ROW_START = 400
 COPY_BURST = timedelta(seconds=1)
 """A fork's copied rows are all written at once; no model answers in less."""
 
@@ -55,14 +54,16 @@ class CodexSource:
 
     def detect(self, head: Head) -> bool:
         """A row of one of the five types around a payload."""
-        return any(
-            b'"payload"' in line[: 2 * _ROW_START] and _ROW.search(line, 0, _ROW_START)
-            for line in head.lines[:5]
-        )
+        return any(b'"payload"' in line and _is_row(line) for line in head.lines[:5])
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
         return read_journal(path, _Rollout(path, context))
+
+
+def _is_row(line: bytes) -> bool:
+    keys = outline(line)
+    return "payload" in keys and keys.get("type") in _ROW_TYPES
 
 
 class _Thread(NamedTuple):
@@ -272,7 +273,7 @@ class _Rollout:
         before = self.totals
         if isinstance(total, Mapping):
             # Shown again with the rate limits; a real request changes some field.
-            if total == before:
+            if total and total == before:
                 return
             self.totals = total
         last = found.get("last_token_usage")

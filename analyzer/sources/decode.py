@@ -165,6 +165,27 @@ def get_count(obj: JsonObject, key: str, pointer: str = "$") -> int | None:
     return int(value)
 
 
+def finite(value: Json) -> float | None:
+    """The value as a number to calculate with; None for all else, as for what no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def to_cost(value: Json, pointer: str = "$") -> float | None:
+    """A recorded cost in USD; None where absent. Raises `DecodeError`."""
+    if value is None:
+        return None
+    cost = finite(value)
+    if cost is None or cost < 0:
+        raise DecodeError(f"expected a cost in USD, got {kind_of(value)}", pointer)
+    return cost
+
+
 def to_time(value: Json, pointer: str = "$") -> datetime | None:
     """An instant as aware UTC: ISO 8601, or epoch seconds, milliseconds, micro- or nanoseconds.
 

@@ -18,7 +18,15 @@ import zstandard
 
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
-from analyzer.sources.base import BOM, HEAD_BYTES, RAW_LIMIT, is_packed, open_bytes, read_head
+from analyzer.sources.base import (
+    BOM,
+    HEAD_BYTES,
+    RAW_LIMIT,
+    is_packed,
+    open_bytes,
+    read_head,
+    read_up_to,
+)
 from analyzer.sources.decode import Json, dump, encode, parse
 
 DOCUMENT_LIMIT = 512 << 20
@@ -92,7 +100,7 @@ def read_document(path: Path) -> tuple[Json, Problem | None]:
     raw = b""
     try:
         with open_bytes(path) as stream:
-            raw = stream.read(DOCUMENT_LIMIT + 1)
+            raw = read_up_to(stream, DOCUMENT_LIMIT + 1)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         return None, Problem(str(path), None, "$", f"the archive is damaged or cut off: {error}")
     if len(raw) > DOCUMENT_LIMIT:

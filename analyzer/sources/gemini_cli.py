@@ -30,7 +30,7 @@ from analyzer.sources.journal import (
     counts_of,
     document_lanes,
     new_answer,
-    read_document,
+    read_object,
     usage_within,
     with_total,
 )
@@ -52,7 +52,7 @@ class GeminiCliSource:
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
-        document = read_document(path)
+        document = read_object(path)
         if isinstance(document, Problem):
             return iter((document,))
         chat = _Chat(document, path, context)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, SessionKey, Usage
-from analyzer.sources.base import Context, Head
+from analyzer.sources.base import Context, Head, read_up_to
 from analyzer.sources.decode import (
     Json,
     JsonObject,
@@ -103,7 +103,7 @@ def _archive(path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
                 except DecodeError as error:
                     message = f"{name}: {error.message}"
                     yield Problem(str(path), index + 1, error.pointer, message)
-    except (zipfile.BadZipFile, OSError, DecodeError) as error:
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError, DecodeError) as error:
         yield Problem(str(path), None, "$", f"the archive is damaged or cut off: {error}")
 
 
@@ -111,7 +111,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Json:
     """One document of an archive. Raises `DecodeError`, also where it cannot be unpacked."""
     try:
         with archive.open(name) as stream:
-            raw = stream.read(DOCUMENT_LIMIT + 1)
+            raw = read_up_to(stream, DOCUMENT_LIMIT + 1)
     # `zipfile` raises RuntimeError for an encrypted entry, NotImplementedError for a compression
     # that it does not know.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:

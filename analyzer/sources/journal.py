@@ -6,33 +6,27 @@ line that is still being written, and batches of steps as they become ready.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-import zstandard
-
 from analyzer.errors import DecodeError
 from analyzer.model import Doubt, LaneSteps, Problem, Prompt, Usage
-from analyzer.sources.base import BOM, RAW_LIMIT, open_bytes, read_records
+from analyzer.sources.base import read_records
 from analyzer.sources.decode import (
     Json,
     JsonObject,
     as_object,
-    dump,
     get_array,
     get_count,
-    kind_of,
-    parse,
     parse_many,
     to_time,
 )
+from analyzer.sources.documents import problem, read_document
 from analyzer.sources.transcript import Answer, LaneBuilder
 
-"""Bytes of a bad record that are kept with its problem."""
 NOT_SENT = Prompt((), recorded=False)
 """Stands in an `Answer` until the lane puts the prompt there."""
 Labels = tuple[tuple[str, str], ...]
@@ -61,9 +55,9 @@ def read_journal(path: Path, journal: Journal) -> Iterator[LaneSteps | Problem]:
         for value in parse_many(line):
             journal.row(as_object(value), number)
 
-    for problem in read_records(path, read):
-        if problem is not None:
-            yield problem
+    for failed in read_records(path, read):
+        if failed is not None:
+            yield failed
         for builder in journal.builders():
             batch = builder.take()
             if batch is not None:
@@ -71,17 +65,15 @@ def read_journal(path: Path, journal: Journal) -> Iterator[LaneSteps | Problem]:
     yield from finished(journal.builders(), journal.end())
 
 
-def read_document(path: Path) -> JsonObject | Problem:
+def read_object(path: Path) -> JsonObject | Problem:
     """The one JSON object of a file; a problem where it cannot be read."""
-    raw = b""
+    document, failed = read_document(path)
+    if failed is not None:
+        return failed
     try:
-        with open_bytes(path) as stream:
-            raw = stream.read().removeprefix(BOM)
-        return as_object(parse(raw))
+        return as_object(document)
     except DecodeError as error:
-        return Problem(str(path), None, error.pointer, error.message, raw[:RAW_LIMIT])
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        return Problem(str(path), None, "$", f"expected a whole file, got one cut off: {error}")
+        return problem(path, None, error, document)
 
 
 def document_lanes(
@@ -97,8 +89,7 @@ def document_lanes(
             take(as_object(message), index)
         except DecodeError as error:
             place = f"$.messages[{index}]" + error.pointer.removeprefix("$")
-            raw = dump(message).encode("utf-8", "replace")[:RAW_LIMIT]
-            yield Problem(str(path), index + 1, place, error.message, raw)
+            yield problem(path, index + 1, DecodeError(error.message, place), message)
         batch = lane.take()
         if batch is not None:
             yield batch
@@ -160,15 +151,6 @@ def soft_time(value: Json) -> datetime | None:
         return to_time(value)
     except DecodeError:
         return None
-
-
-def cost_of(value: Json, pointer: str) -> float | None:
-    """A recorded cost in USD; None where absent. Raises `DecodeError`."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise DecodeError(f"expected a cost in USD, got {kind_of(value)}", pointer)
-    return float(value)
 
 
 def labels_of(**values: str | int | None) -> Labels:

@@ -21,6 +21,7 @@ from analyzer.sources.decode import (
     get_array,
     get_object,
     get_text,
+    to_cost,
     to_time,
 )
 from analyzer.sources.documents import outline, problem, read_document, run_name, stem_of
@@ -124,5 +125,5 @@ def _call(
         human=len(lane) == 0,
         stop_reason=get_text(choice, "finish_reason"),
         line=index + 1,
-        reported_cost=float(cost) if isinstance(cost, int | float) else None,
+        reported_cost=to_cost(cost, f"{pointer}.cost"),
     )

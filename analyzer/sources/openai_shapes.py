@@ -11,6 +11,7 @@ from analyzer.errors import DecodeError
 from analyzer.sources.base import Head
 from analyzer.sources.decode import Json, as_object, dump, parse
 from analyzer.sources.documents import outline
+from analyzer.sources.steps_rows import is_step_line
 
 REQUEST = ("request", "req", "body", "request_body", "requestBody", "input", "json")
 """Names under which wrappers keep a request."""
@@ -24,7 +25,8 @@ _RESPONSES_SIGNS = ("instructions", "previous_response_id", "input.[].role", "in
 
 def is_openai(head: Head) -> bool:
     """Whether the first line holds a chat or Responses request, by its messages or its usage."""
-    if head.data.lstrip()[:1] != b"{":
+    text = head.data.lstrip()
+    if text[:1] != b"{" or is_step_line(text.split(b"\n", 1)[0]):
         return False
     keys = outline(_unquoted(head))
     if any(name in keys for name in _FOREIGN):

@@ -7,7 +7,6 @@ usage (`llm.usage`) add up the requests of a run and are no steps.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -26,13 +25,12 @@ from analyzer.sources.decode import (
     parse_many,
     to_time,
 )
-from analyzer.sources.documents import run_name
+from analyzer.sources.documents import outline, run_name
 from analyzer.sources.pi_messages import MessageReader
 from analyzer.sources.transcript import LaneBuilder
 
-_TYPE = re.compile(
-    rb'\{\s*"type"\s*:\s*"(?:(?:agent|tool)\.(?:start|end)|message\.(?:in|out)|llm\.usage)"'
-)
+_TYPES = ("agent.start", "agent.end", "tool.start", "tool.end", "message.in", "message.out")
+_SUMS = "llm.usage"
 _SUBAGENT = ":subagent:"
 _SUMMARIES = ("compactionSummary", "branchSummary")
 
@@ -44,12 +42,12 @@ class OpenClawTelemetrySource:
     title: ClassVar[str] = "OpenClaw telemetry: events of agents, tools and messages"
 
     def detect(self, head: Head) -> bool:
-        """An event of a known type first, with the time in milliseconds that ends it."""
-        first = head.data.lstrip().split(b"\n", 1)[0]
-        if _TYPE.match(first) is None:
+        """An event of a known type first, with the time in milliseconds that it is stamped with."""
+        keys = outline(head.data.lstrip().split(b"\n", 1)[0])
+        if keys.get("type") not in (*_TYPES, _SUMS):
             return False
         # Of a line that is longer than the head, its end is not seen.
-        return b'"ts"' in first or (len(head.data) >= HEAD_BYTES and b'"agentId"' in first)
+        return "ts" in keys or (len(head.data) >= HEAD_BYTES and "agentId" in keys)
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
@@ -122,7 +120,7 @@ class _Reader:
         """One line. Raises `DecodeError`."""
         for value in parse_many(raw):
             row = as_object(value)
-            self.summed += row.get("type") == "llm.usage"
+            self.summed += row.get("type") == _SUMS
             messages = [m for m in get_array(row, "messages") if isinstance(m, dict)]
             if row.get("type") == "agent.end" and messages:
                 self._session(row, messages).feed(messages, number)

@@ -7,7 +7,6 @@ came here, so nothing is ever joined on that.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -25,21 +24,22 @@ from analyzer.sources.decode import (
     get_array,
     get_object,
     get_text,
+    to_cost,
 )
+from analyzer.sources.documents import outline
 from analyzer.sources.journal import (
-    cost_of,
     counts_of,
     document_lanes,
     labels_of,
     new_answer,
-    read_document,
+    read_object,
     soft_time,
     with_total,
 )
 from analyzer.sources.transcript import LaneBuilder
 
 REDACTED = "REDACTED"
-_SHAPE = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
+_SIGNS = ("info.projectID", "info.parentID", "messages.[].info.sessionID", "messages.[].parts")
 _RECAP = "What did we do so far?"
 """What OpenCode asks in place of the history that a summary replaced."""
 
@@ -52,13 +52,16 @@ class OpenCodeSource:
 
     def detect(self, head: Head) -> bool:
         """A document of session `info` and `messages`."""
-        return _SHAPE.match(head.data) is not None and (
-            b'"projectID"' in head.data or b'"sessionID"' in head.data
-        )
+        if head.data.lstrip()[:1] != b"{":
+            return False
+        keys = outline(head.data)
+        # What stands behind many messages may not be seen.
+        whole = "info" in keys or "messages.[].info.role" in keys
+        return whole and any(sign in keys for sign in _SIGNS)
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
-        document = read_document(path)
+        document = read_object(path)
         if isinstance(document, Problem):
             return iter((document,))
         reader = _Export(document, context)
@@ -141,7 +144,7 @@ class _Export:
         number: int,
     ) -> None:
         usage, ambiguous = _usage(get_object(source, "tokens"))
-        cost = cost_of(source.get("cost"), "$.info.cost")
+        cost = to_cost(source.get("cost"), "$.info.cost")
         model = get_text(info, "modelID")
         times = get_object(info, "time")
         created = soft_time(times.get("created"))

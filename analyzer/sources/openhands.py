@@ -105,7 +105,10 @@ class _Run:
         other = HistoryLane(self.lane.session, _SUMMARY, self.lane.lane)
         for identity in self.unseen:
             # Requests of the agent's own helpers (condensers): paid, and seen nowhere else.
-            other.answer(self._call(identity, {}, None), None, ())
+            try:
+                other.answer(self._call(identity, {}, None), None, ())
+            except DecodeError as error:
+                yield problem(self.path, self.number, error, self.usages[identity])
         if len(other):
             yield other.take()
 

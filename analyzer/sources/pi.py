@@ -21,12 +21,11 @@ from analyzer.sources.decode import (
     get_text,
     to_time,
 )
-from analyzer.sources.documents import run_name, stem_of
+from analyzer.sources.documents import outline, run_name, stem_of
 from analyzer.sources.journal import read_journal, soft_time
 from analyzer.sources.pi_messages import MessageReader, summary_part
 from analyzer.sources.transcript import LaneBuilder
 
-_HEADER = re.compile(rb'\{[^{]*"type"\s*:\s*"session"\s*[,}]')
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -37,13 +36,26 @@ class PiSource:
     title: ClassVar[str] = "pi and OpenClaw sessions (~/.pi/agent/sessions/**.jsonl)"
 
     def detect(self, head: Head) -> bool:
-        """A session header with a working directory."""
-        first = head.lines[0] if head.lines else b""
-        return _HEADER.match(first) is not None and b'"cwd"' in first and b'"timestamp"' in first
+        """A session header with a working directory, or a stamped message."""
+        return any(_is_row(line) for line in head.lines[:20])
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
         return read_journal(path, _Session(path, context))
+
+
+def _is_row(line: bytes) -> bool:
+    """Whether a line is a session's header, or a message of a file whose beginning is elsewhere."""
+    if b'"timestamp"' not in line:
+        return False
+    keys = outline(line)
+    match keys.get("type"):
+        case "session":
+            return "cwd" in keys and "timestamp" in keys
+        case "message":
+            return "message.role" in keys and "message.timestamp" in keys and "timestamp" in keys
+        case _:
+            return False
 
 
 class _Session:

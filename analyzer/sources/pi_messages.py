@@ -18,9 +18,10 @@ from analyzer.sources.decode import (
     get_count,
     get_object,
     get_text,
+    to_cost,
     to_time,
 )
-from analyzer.sources.journal import cost_of, counts_of, labels_of, new_answer, with_total
+from analyzer.sources.journal import counts_of, labels_of, new_answer, with_total
 from analyzer.sources.transcript import LaneBuilder
 
 _CLIENT = "openclaw"
@@ -97,7 +98,7 @@ class MessageReader:
         answer.error = get_text(message, "errorMessage")
         if usage is not None:
             cost = get_object(counts, "cost").get("total")
-            answer.reported_cost = cost_of(cost, f"{_POINTER}.cost.total")
+            answer.reported_cost = to_cost(cost, f"{_POINTER}.cost.total")
         answer.labels = labels_of(
             api=get_text(message, "api"),
             provider=answer.provider,

@@ -7,7 +7,6 @@ and `steps_schema.json` is its schema; reading forgives more than validating doe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, Prompt, Range, SessionKey, Step, Ttl
 from analyzer.sources.anthropic_usage import with_rounds
 from analyzer.sources.base import RAW_LIMIT, Context, Head, Pool, ends_with_newline, read_lines
-from analyzer.sources.decode import MALFORMED, Json, dump, encode, to_time
+from analyzer.sources.decode import MALFORMED, Json, dump, encode, to_cost, to_time
 from analyzer.sources.prompts import PromptReader
 from analyzer.sources.shared_prefix import Cut, SharedPrefix, split
 from analyzer.sources.steps_rows import ABSENT, Raw, RequestRow, StepRow, UnfinishedLineError
@@ -33,8 +32,6 @@ MAIN = "main"
 BATCH_STEPS = 256
 BATCH_CHARS = 16_000_000
 """Characters of new content that may wait in batches before all of them are handed on."""
-_SESSION = re.compile(rb'[{,]\s*"session"\s*:\s*["\d]')
-_PROMPT = re.compile(rb'[{,]\s*"(?:request|append|attributes|title)"\s*:')
 
 
 class StepsSource:
@@ -45,10 +42,7 @@ class StepsSource:
 
     def detect(self, head: Head) -> bool:
         """A first line with a `session` and a `request`, an `append` or a session's `title`."""
-        line = head.data.lstrip().split(b"\n", 1)[0]
-        if not line.startswith(b"{"):
-            return False
-        return _SESSION.search(line) is not None and _PROMPT.search(line) is not None
+        return rows.is_step_line(head.data.lstrip().split(b"\n", 1)[0])
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
@@ -211,11 +205,11 @@ class _Reader:
         counted = rows.usage(
             _inside(found, "usage") if row.usage == ABSENT else rows.value(row.usage), _model(row)
         )
-        at = to_time(rows.value(row.at), "$.at")
+        at = to_time(rows.value(row.began), "$.at")
         ended_at = to_time(rows.value(row.ended_at), "$.ended_at")
         compaction = rows.compaction(row.compaction)
         stop_reason = rows.text(row.stop_reason, "stop_reason")
-        cost = rows.number(row.cost_usd, "cost_usd")
+        cost = to_cost(rows.value(row.cost_usd), "$.cost_usd")
         model, provider = _model(row), rows.text(row.provider, "provider")
         before = lane.prompt
         prompt = self._prompt(lane, row, line)

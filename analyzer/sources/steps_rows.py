@@ -31,6 +31,7 @@ from analyzer.sources.decode import (
     parse,
     parse_many,
 )
+from analyzer.sources.documents import outline
 from analyzer.sources.openai_usage import openai_usage
 from analyzer.sources.prompts import CACHE_KEY_SETTINGS
 from analyzer.sources.terms import terms_of
@@ -105,6 +106,8 @@ class StepRow(msgspec.Struct):
     attributes: Raw = ABSENT
     id: Raw = ABSENT
     at: Raw = ABSENT
+    ts: Raw = ABSENT
+    timestamp: Raw = ABSENT
     ended_at: Raw = ABSENT
     model: Raw = ABSENT
     provider: Raw = ABSENT
@@ -122,6 +125,11 @@ class StepRow(msgspec.Struct):
     labels: Raw = ABSENT
 
     @property
+    def began(self) -> Raw:
+        """The start of the request, also under the names that request logs give it."""
+        return next((raw for raw in (self.at, self.ts, self.timestamp) if raw != ABSENT), ABSENT)
+
+    @property
     def is_delta(self) -> bool:
         """Whether the line tells what changed since the lane's last prompt."""
         return any(raw != ABSENT for raw in (self.append, self.replace, self.drop))
@@ -135,7 +143,17 @@ _COUNTS = (
     "output",
     "reasoning",
 )
+_PROMPTS = ("request", "append", "attributes", "title")
 _rows = msgspec.json.Decoder(StepRow)
+
+
+def is_step_line(line: bytes) -> bool:
+    """Whether a line, or its beginning, names a session and a prompt or the session's title."""
+    if b'"session"' not in line or line[:1] != b"{":
+        return False
+    keys = outline(line)
+    named = keys.get("session", "") not in ("", "null", "true", "false")
+    return named and any(name in keys for name in _PROMPTS)
 
 
 def decode_row(line: bytes) -> StepRow:

@@ -21,7 +21,7 @@ import zstandard
 from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, SessionKey
 from analyzer.sources.anthropic_stream import message_of
-from analyzer.sources.base import BOM, GZIP_MAGIC, Context, Head, open_bytes
+from analyzer.sources.base import BOM, GZIP_MAGIC, Context, Head, open_bytes, read_up_to
 from analyzer.sources.bedrock import bedrock_stream
 from analyzer.sources.decode import (
     Json,
@@ -91,7 +91,7 @@ def _interactions(path: Path) -> Sequence[Json]:
     """The recorded calls of a cassette as JSON values. Raises `DecodeError`."""
     try:
         with open_bytes(path) as stream:
-            raw = stream.read(DOCUMENT_LIMIT + 1)
+            raw = read_up_to(stream, DOCUMENT_LIMIT + 1)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise DecodeError(f"the archive is damaged or cut off: {error}") from error
     if len(raw) > DOCUMENT_LIMIT:
@@ -193,7 +193,6 @@ class _Cassette:
         model = get_text(response, "model") or get_text(request, "model")
         if model is None and in_path:
             model = unquote(in_path)
-        host = urlsplit(uri).hostname or ""
         error = response.get("error")
         status = get_object(got, "status").get("code")
         if error is None and isinstance(status, int) and status >= 400:
@@ -202,11 +201,19 @@ class _Cassette:
             key=f"vcr:{identity or f'{lane.session.session_id}#{index}'}",
             model=model,
             ended_at=_answered(got),
-            provider=next((p for sign, p in _PROVIDERS if sign in host), None),
+            provider=_provider(uri),
             error=error if isinstance(error, str) or error is None else dump(error),
             line=index + 1,
             settings=request,
         )
+
+
+def _provider(uri: str) -> str | None:
+    try:
+        host = urlsplit(uri).hostname or ""
+    except ValueError:
+        return None
+    return next((provider for sign, provider in _PROVIDERS if sign in host), None)
 
 
 def _request(sent: JsonObject, pointer: str) -> JsonObject:
@@ -251,7 +258,7 @@ def _answered(got: JsonObject) -> datetime | None:
         if name.lower() == "date" and isinstance(value, str):
             try:
                 at = parsedate_to_datetime(value)
-            except ValueError:
+                return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+            except (ValueError, OverflowError):
                 return None
-            return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     return None

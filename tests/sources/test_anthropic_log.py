@@ -189,3 +189,18 @@ def test_a_cut_capture_of_a_response_is_the_same_request_as_the_whole_one(tmp_pa
     first = lanes(SOURCE, write_lines(tmp_path / "a.jsonl", whole))["main"]
     again = lanes(SOURCE, write_lines(tmp_path / "b.jsonl", cut))["main"]
     assert [s.key for s in again.steps] == [s.key for s in first.steps]
+
+
+def test_a_compaction_by_the_server_is_a_request_of_its_own(tmp_path) -> None:
+    records = anthropic_records(2)
+    usage = records[1]["response"]["usage"]
+    inner = {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500}
+    usage["iterations"] = [inner, {"type": "message", **usage}]
+    lane = lanes(SOURCE, write_lines(tmp_path / "run.jsonl", records))["main"]
+    assert [s.usage.input for s in lane.steps] == [3, 180_000, 3]
+    first, second, answer = lane.steps
+    assert second.key != answer.key
+    assert second.prompt == answer.prompt
+    assert (second.response, bool(answer.response)) == ((), True)
+    assert (second.human, answer.human) == (False, False)
+    assert first.human

@@ -262,6 +262,19 @@ def test_sums_of_old_servers_stand_in_for_missing_usage_details(read: Reader) ->
     assert "legacy_usage" in dict(step.labels)["usage.flags"]
 
 
+def test_sums_that_a_server_computed_stand_in_for_missing_usage_details(read: Reader) -> None:
+    told = {"inputUsage": 1200, "outputUsage": 15, "totalUsage": 1215, "promptTokens": None}
+    rows = [row(1, usageDetails=None, **told), row(2, **told)]
+    rows.append(row(3, usageDetails={}, promptTokens=None, inputUsage=0))
+    lanes, _ = read(page(rows))
+    old, new, none = (step.usage for step in lanes[0].steps)
+    assert old is not None
+    assert (old.input, old.cache_read, old.output) == (1200, None, 15)
+    assert new is not None
+    assert (new.input, new.cache_read, new.output) == (3, 900, 7)
+    assert none is None
+
+
 @pytest.mark.parametrize(
     ("broken", "pointer"),
     [

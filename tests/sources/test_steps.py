@@ -350,3 +350,26 @@ def test_a_file_is_recognised_by_its_first_bytes(tmp_path: Path) -> None:
     empty = write_lines(tmp_path / "d.jsonl", [], end="")
     found = [source.detect(read_head(path)) for path in (ours, other, titled, empty)]
     assert found == [True, False, True, False]
+
+
+def test_requests_inside_a_request_are_steps_before_it(tmp_path: Path) -> None:
+    usage = {"input_tokens": 3, "output_tokens": 9, "cache_read_input_tokens": 50}
+    tried = {"model": "claude-fable-5", "input_tokens": 2, "cache_creation_input_tokens": 21_874}
+    usage["iterations"] = [tried, {"model": "claude-opus-4-8"}]
+    rows = [whole(user("hi"), id="a", model="claude-opus-4-8", usage=usage)]
+    seen = Read(write_lines(tmp_path / "a.jsonl", rows))
+    assert [(s.key, s.model) for s in seen.steps] == [
+        (f"{seen.steps[1].key}#0", "claude-fable-5"),
+        (seen.steps[1].key, "claude-opus-4-8"),
+    ]
+    assert [s.usage.cache_write for s in seen.steps if s.usage] == [21_874, None]
+    assert seen.digests(0) == seen.digests(1)
+    assert [s.human for s in seen.steps] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["at", "ts", "timestamp"])
+def test_a_start_is_read_under_the_names_that_logs_give_it(tmp_path: Path, name: str) -> None:
+    rows = [whole(user("hi"), **{name: "2026-05-12T09:41:07Z"})]
+    (step,) = Read(write_lines(tmp_path / "a.jsonl", rows)).steps
+    assert step.at is not None
+    assert step.at.isoformat() == "2026-05-12T09:41:07+00:00"

@@ -68,7 +68,8 @@ def fields_of(name: str) -> set[str]:
 
 def test_the_schema_and_the_reader_know_the_same_fields() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
-    read = set(StepRow.__struct_fields__)
+    # Request logs call the start of a request so; a writer of ours does not.
+    read = set(StepRow.__struct_fields__) - {"ts", "timestamp"}
     # Only people read the number of a step.
     assert fields_of("step_line") | fields_of("session_line") == read | {"step"}
     assert fields_of("compaction") == set(Compaction.__dataclass_fields__)

@@ -213,6 +213,6 @@ def _decode(text: str, at: int) -> tuple[JsonObject, int] | None:
         return None
     try:
         value, end = _decoder.raw_decode(text, at)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return (value, end) if isinstance(value, dict) else None

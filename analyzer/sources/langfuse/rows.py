@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from analyzer.errors import DecodeError
-from analyzer.sources.decode import Json, JsonObject, as_object, dump, kind_of, parse, to_time
+from analyzer.sources.decode import (
+    Json,
+    JsonObject,
+    as_object,
+    dump,
+    finite,
+    kind_of,
+    parse,
+    to_time,
+)
 from analyzer.sources.spans.rows import (
     MODEL_CALLS,
     TYPES,
@@ -26,6 +35,8 @@ _LEGACY_USAGE = (
     ("output", "completionTokens"),
     ("total", "totalTokens"),
 )
+_COMPUTED_USAGE = (("input", "inputUsage"), ("output", "outputUsage"), ("total", "totalUsage"))
+"""Sums that some servers add beside the details, and some exports hold alone."""
 
 
 def is_observation(obj: JsonObject) -> bool:
@@ -189,8 +200,9 @@ def _number(obj: JsonObject, *keys: str) -> float | None:
             except ValueError:
                 continue
         # The server's sentinel for a group that was not asked for is -1.
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-            return float(value)
+        number = finite(value)
+        if number is not None and number >= 0:
+            return number
     return None
 
 
@@ -238,4 +250,6 @@ def _usage(obj: JsonObject, complaints: Complaints) -> tuple[JsonObject | None, 
         value = obj.get(flat) or (as_object(old).get(key) if isinstance(old, Mapping) else None)
         if value:
             sums[key] = value
+    if not sums:
+        sums = {key: obj[name] for key, name in _COMPUTED_USAGE if obj.get(name)}
     return (sums, True) if sums else (details, False)

@@ -47,7 +47,7 @@ def is_table(head: Head) -> bool:
         return is_csv_head(head.data)
     try:
         return _known(pq.read_schema(head.path).names)
-    except (OSError, pa.ArrowException):
+    except (OSError, ValueError, pa.ArrowException):
         return False
 
 
@@ -84,7 +84,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, JsonObject] | Problem]:
                 for record in batch.to_pylist():
                     number += 1
                     yield number, {name: _plain(value) for name, value in record.items()}
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
         message = f"the file is damaged or cut off: {error}; {number} rows before it were read"
         yield Problem(str(path), number + 1, "$", message)
 

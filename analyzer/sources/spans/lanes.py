@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from analyzer.model import Part
+from analyzer.sources.decode import finite
 from analyzer.sources.spans.rows import nested
 from analyzer.sources.spans.shapes import Request
 from analyzer.sources.spans.tree import LaneKey, Leaf
@@ -78,8 +79,9 @@ def in_order(calls: Iterable[Call]) -> list[Call]:
 def _number(call: Call) -> float:
     for path in _STEP_NUMBERS:
         value = nested(call.leaf.row, *path)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+        number = finite(value)
+        if number is not None:
+            return number
     return 0.0
 
 

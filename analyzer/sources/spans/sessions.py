@@ -83,9 +83,10 @@ def _judge_senders(rows: Iterable[Row]) -> dict[_SenderKey, Sender]:
 
 
 def _usage(row: Row, sender: Sender | None) -> NormalisedUsage:
-    reading = normalise_usage(row.usage or {}, sender, aggregate=row.sums)
     if not row.usage_is_legacy:
-        return reading
+        return normalise_usage(row.usage or {}, sender, aggregate=row.sums)
+    # Sums alone: what the sender says of the cache elsewhere tells nothing of this row.
+    reading = normalise_usage(row.usage or {}, None, aggregate=row.sums)
     flags = tuple(sorted({*reading.flags, "legacy_usage"}))
     return replace(reading, flags=flags)
 

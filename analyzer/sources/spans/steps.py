@@ -10,7 +10,7 @@ from typing import NamedTuple
 from analyzer.model import Breakpoint, Doubt, Part, Prompt, SessionKey, Step, Usage
 from analyzer.sources.base import Pool, to_ranges
 from analyzer.sources.blocks import Marked
-from analyzer.sources.decode import dump
+from analyzer.sources.decode import dump, finite
 from analyzer.sources.spans.lanes import Call, LaneCalls
 from analyzer.sources.spans.rows import Row, ScoreRow, nested, scope_of
 from analyzer.sources.spans.shapes import SETTINGS, Request
@@ -243,9 +243,8 @@ def _cost(row: Row) -> float | None:
     if row.total_cost is not None:
         return row.total_cost
     value = (row.costs or {}).get("total")
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    return None
+    cost = finite(value)
+    return cost if cost is not None and cost >= 0 else None
 
 
 def _labels(
