@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from analyzer.content.standins import stand_in
@@ -60,7 +61,7 @@ class Bare:
 
     def term(self, text: str) -> str:
         """See `Filter`."""
-        return text if _TERM.fullmatch(text) else stand_in(self._key, "TEXT", text)
+        return _term(self._key, text)
 
     def message(self, text: str) -> str:
         """See `Filter`."""
@@ -69,3 +70,9 @@ class Bare:
     def raw(self, record: bytes) -> bytes:
         """See `Filter`."""
         return b""
+
+
+@lru_cache(maxsize=4096)
+def _term(key: bytes, text: str) -> str:
+    """Kept, since every part asks for its role."""
+    return text if _TERM.fullmatch(text) else stand_in(key, "TEXT", text)

@@ -63,6 +63,8 @@ def anthropic_usage(
         rounds = [*rounds, Round("message", None, whole)] if _any(whole) else rounds
     if len(rounds) < 2:
         only = rounds[0].usage if rounds and rounds[0].kind != "message" else whole
+        if only is whole and not terms and not apart:
+            return AnthropicUsage(whole)
         return AnthropicUsage(replace(only, terms=terms, apart=apart, doubts=whole.doubts))
     last = rounds[-1].usage
     doubts = _against(whole, rounds)
