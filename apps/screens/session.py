@@ -48,13 +48,15 @@ if not rows:
     st.info("This lane holds no request.")
     st.stop()
 
-if judged.findings:
-    elements.heading("Why the cache broke")
-for number, finding in enumerate(judged.findings):
-    if number == CARDS:
-        st.caption(
-            f"{len(judged.findings) - CARDS:,} smaller findings are in a table further down."
+# Losses come first, contradictions in what was recorded after them.
+findings = sorted(judged.findings, key=lambda finding: not finding.is_loss)
+for number, finding in enumerate(findings):
+    if number == 0 or finding.is_loss != findings[number - 1].is_loss:
+        elements.heading(
+            "Why the cache broke" if finding.is_loss else "What the recorded figures contradict"
         )
+    if number == CARDS:
+        st.caption(f"{len(findings) - CARDS:,} smaller findings are in a table further down.")
         break
     worst = finding.evidence.get("worst_step")
     step = worst if isinstance(worst, int) else finding.first_step
