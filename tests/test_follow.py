@@ -352,6 +352,39 @@ def test_old_bytes_are_not_read_again(tmp_path: Path, store: Path) -> None:
     assert path.stat().st_size > 2_500_000
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds readers by /proc")
+def test_what_changes_nothing_costs_no_new_reader(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path / "a.txt", line("s", "k0"))
+    late = line("s", "k1")
+    with Followed(store, path) as followed:
+        followed.report()
+        readers = _children(os.getpid())
+        append(path, late[:15])
+        assert followed.is_quiet()
+        append(path, late[15:])
+        followed.until(1)
+        assert _children(os.getpid()) == readers
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds readers by /proc")
+def test_a_chain_of_rotations_keeps_every_reader_with_its_file(tmp_path: Path, store: Path) -> None:
+    newest, older = tmp_path / "in" / "a.txt", tmp_path / "in" / "a.txt.1"
+    write(newest, line("s", "k0"))
+    write(older, line("t", "k1"))
+    with Followed(store, tmp_path / "in") as followed:
+        followed.report()
+        readers = _children(os.getpid())
+        assert len(readers) == 2
+        older.rename(older.with_name("a.txt.2"))
+        newest.rename(older)
+        append(older, line("s", "k2"))
+        append(older.with_name("a.txt.2"), line("t", "k3"))
+        followed.until(2)
+        assert _children(os.getpid()) == readers
+    assert _children(os.getpid()) == []
+    assert rows(store, "sessions")["n_steps"].to_list() == [2, 2]
+
+
 SAMPLES = CHECKOUT / "sample_traces"
 TRANSCRIPT = "claude-code/FSM1__cipher-box/12f1f541-2a05-4a60-a551-14b836a1ad82.jsonl.gz"
 
