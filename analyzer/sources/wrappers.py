@@ -41,6 +41,7 @@ SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
 LANE = ("lane", "agent_id", "agent", "agentId")
 _STATUS = ("status_code", "statusCode", "status", "response_status")
 _DURATIONS = (("duration_ms", 1000), ("latency_ms", 1000), ("duration_s", 1))
+_ANSWERS = frozenset({"choices", "content", "output", "usage"})
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _BODY_IN_TEXT = re.compile(rb'"\s*:\s*"\s*\{\s*\\"')
@@ -123,7 +124,7 @@ def events_of(text: str) -> list[JsonObject]:
 
 def counts_only(response: JsonObject) -> bool:
     """Whether a response only says how many tokens a request would have: no model was run."""
-    return "input_tokens" in response and "usage" not in response
+    return "input_tokens" in response and response.keys().isdisjoint(_ANSWERS)
 
 
 def started(record: JsonObject, message: JsonObject) -> datetime | None:

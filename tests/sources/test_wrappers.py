@@ -201,3 +201,6 @@ def test_a_request_that_only_counts_tokens_is_no_step(tmp_path: Path) -> None:
     counting = {**http(RUN[1]), "response": {"status": 200, "body": {"input_tokens": 4711}}}
     path = write_lines(tmp_path / "a.jsonl", [http(RUN[0]), counting])
     assert len(read(path).steps) == 1
+    answered = {**chat_records()[0], **chat_records()[0]["response"], "input_tokens": 4711}
+    del answered["response"]
+    assert len(read(write_lines(path, [answered])).steps) == 1
