@@ -454,10 +454,16 @@ COMMAND = [sys.executable, "-m", "analyzer"]
 
 
 @pytest.fixture
-def command(tmp_path: Path, store: Path) -> Iterator[subprocess.Popen[str]]:
+def form() -> str:
+    return "text"
+
+
+@pytest.fixture
+def command(tmp_path: Path, store: Path, form: str) -> Iterator[subprocess.Popen[str]]:
     (tmp_path / "in").mkdir()
+    asked = ["ingest", str(tmp_path / "in"), "--follow", "--format", form]
     process = subprocess.Popen(
-        [*COMMAND, "--db", str(store), "ingest", str(tmp_path / "in"), "--follow"],
+        [*COMMAND, "--db", str(store), *asked],
         stdout=subprocess.PIPE,
         text=True,
         # A shell that starts a job in the background lets it ignore interrupts.
@@ -483,6 +489,16 @@ def test_the_command_tells_each_growth_and_ends_with_an_interrupt(
         assert opened.sessions(ALL)["cost_usd"].null_count() == 0
     command.send_signal(signal.SIGINT)
     assert command.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("form", ["json"])
+def test_as_json_every_report_is_one_line(
+    tmp_path: Path, command: subprocess.Popen[str], form: str
+) -> None:
+    assert command.stdout is not None
+    assert json.loads(command.stdout.readline())["steps"] == 0
+    write_lines(tmp_path / "in" / "log.jsonl", anthropic_records(2))
+    assert json.loads(command.stdout.readline())["steps"] == 2
 
 
 @pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6])
