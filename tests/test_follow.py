@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -329,8 +330,12 @@ def test_a_reader_that_dies_costs_nothing(tmp_path: Path, store: Path) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    listed = [Path(f"/proc/{pid}/task/{t}/children") for t in os.listdir(f"/proc/{pid}/task")]
-    return [int(child) for path in listed for child in path.read_text().split()]
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        # Threads that watch may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return sorted(found)
 
 
 def _bytes_read(pid: int) -> int:
