@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -329,8 +330,12 @@ def test_a_reader_that_dies_costs_nothing(tmp_path: Path, store: Path) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    listed = [Path(f"/proc/{pid}/task/{t}/children") for t in os.listdir(f"/proc/{pid}/task")]
-    return [int(child) for path in listed for child in path.read_text().split()]
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        # Threads that watch may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return sorted(found)
 
 
 def _bytes_read(pid: int) -> int:
@@ -350,6 +355,39 @@ def test_old_bytes_are_not_read_again(tmp_path: Path, store: Path) -> None:
             followed.until(1)
         assert _bytes_read(reader) - before[0] < 50_000
     assert path.stat().st_size > 2_500_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds readers by /proc")
+def test_what_changes_nothing_costs_no_new_reader(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path / "a.txt", line("s", "k0"))
+    late = line("s", "k1")
+    with Followed(store, path) as followed:
+        followed.report()
+        readers = _children(os.getpid())
+        append(path, late[:15])
+        assert followed.is_quiet()
+        append(path, late[15:])
+        followed.until(1)
+        assert _children(os.getpid()) == readers
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds readers by /proc")
+def test_a_chain_of_rotations_keeps_every_reader_with_its_file(tmp_path: Path, store: Path) -> None:
+    newest, older = tmp_path / "in" / "a.txt", tmp_path / "in" / "a.txt.1"
+    write(newest, line("s", "k0"))
+    write(older, line("t", "k1"))
+    with Followed(store, tmp_path / "in") as followed:
+        followed.report()
+        readers = _children(os.getpid())
+        assert len(readers) == 2
+        older.rename(older.with_name("a.txt.2"))
+        newest.rename(older)
+        append(older, line("s", "k2"))
+        append(older.with_name("a.txt.2"), line("t", "k3"))
+        followed.until(2)
+        assert _children(os.getpid()) == readers
+    assert _children(os.getpid()) == []
+    assert rows(store, "sessions")["n_steps"].to_list() == [2, 2]
 
 
 SAMPLES = CHECKOUT / "sample_traces"
@@ -421,10 +459,16 @@ COMMAND = [sys.executable, "-m", "analyzer"]
 
 
 @pytest.fixture
-def command(tmp_path: Path, store: Path) -> Iterator[subprocess.Popen[str]]:
+def form() -> str:
+    return "text"
+
+
+@pytest.fixture
+def command(tmp_path: Path, store: Path, form: str) -> Iterator[subprocess.Popen[str]]:
     (tmp_path / "in").mkdir()
+    asked = ["ingest", str(tmp_path / "in"), "--follow", "--format", form]
     process = subprocess.Popen(
-        [*COMMAND, "--db", str(store), "ingest", str(tmp_path / "in"), "--follow"],
+        [*COMMAND, "--db", str(store), *asked],
         stdout=subprocess.PIPE,
         text=True,
         # A shell that starts a job in the background lets it ignore interrupts.
@@ -450,6 +494,16 @@ def test_the_command_tells_each_growth_and_ends_with_an_interrupt(
         assert opened.sessions(ALL)["cost_usd"].null_count() == 0
     command.send_signal(signal.SIGINT)
     assert command.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("form", ["json"])
+def test_as_json_every_report_is_one_line(
+    tmp_path: Path, command: subprocess.Popen[str], form: str
+) -> None:
+    assert command.stdout is not None
+    assert json.loads(command.stdout.readline())["steps"] == 0
+    write_lines(tmp_path / "in" / "log.jsonl", anthropic_records(2))
+    assert json.loads(command.stdout.readline())["steps"] == 2
 
 
 @pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6])

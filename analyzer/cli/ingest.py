@@ -130,14 +130,18 @@ def _follow(paths: tuple[Path, ...], settings: Settings, options: _Reading, form
         first = next(reports)
         _say(first)
         _say_content(first, asked=options["content"] is not None)
-        emit_table(report_table(first), form, report_document(first))
+        if form == "json":
+            click.echo(_json_line(first))
+        else:
+            emit_table(report_table(first), form, report_document(first))
         tell("following; Ctrl-C ends it")
         for report in reports:
             _say(report)
-            if form == "json":
-                click.echo(json.dumps(report_document(report), ensure_ascii=False))
-            else:
-                click.echo(_growth_line(report))
+            click.echo(_json_line(report) if form == "json" else _growth_line(report))
+
+
+def _json_line(report: IngestReport) -> str:
+    return json.dumps(report_document(report), ensure_ascii=False)
 
 
 def _growth_line(report: IngestReport) -> str:

@@ -127,12 +127,21 @@ class _Following:
 
     def _follow_renames(self, changed: Sequence[Found]) -> None:
         """A file that was rotated away goes on under its new name."""
-        for found in changed:
-            mark = mark_of(found.path)
-            for live in list(self._files.values()):
-                if mark is not None and live.path != found.path and live.is_at(mark):
-                    self._files[found.path] = self._files.pop(live.path)
-                    live.path = found.path
+        marks = {found.path: mark_of(found.path) for found in changed}
+        moved = [
+            (live, path)
+            for live in self._files.values()
+            for path, mark in marks.items()
+            if mark is not None and live.path != path and live.is_at(mark)
+        ]
+        # Rotations come in chains (1 becomes 2, the newest becomes 1), so all go before any comes.
+        for live, _ in moved:
+            self._files.pop(live.path, None)
+        for live, path in moved:
+            if path in self._files:
+                self._drop(self._files[path])
+            self._files[path] = live
+            live.path = path
 
     def _last_growths(self) -> list[tuple[LiveFile, Growth]]:
         """What files got before they went away."""

@@ -39,6 +39,8 @@ class State:
     recordings: frozenset[tuple[Scalar, ...]]
     digest: bytes
     """Of the tail's rows: equal where nothing changed."""
+    probe: bytes
+    """The first and the last bytes of what was read, to see that they are still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,6 @@ class LiveFile:
         self._kept = [0, 0, 0]
         self._file: int | None = None
         """Open to know the file again under any name."""
-        self._probe = b""
 
     def begin(self, job: Job) -> Iterator[Answer]:
         """The file as it is now."""
@@ -118,7 +119,7 @@ class LiveFile:
             return False
         read = self.state.row.size
         fits = read <= now.size <= read + LARGEST_GROWTH
-        return fits and self._probe == self._probed(read)
+        return fits and self.state.probe == self._probed(read)
 
     def was_replaced(self) -> bool:
         """Whether its path leads to another file by now: what this one still got can be read."""
@@ -168,7 +169,6 @@ class LiveFile:
         hasher = xxhash.xxh3_128()
         for chunk in tail:
             hasher.update(msgspec.msgpack.encode(chunk.columns))
-        self._probe = self._probed(read[0])
         self.used = time.monotonic()
         return State(
             row,
@@ -176,6 +176,7 @@ class LiveFile:
             tuple(problem for chunk in tail for problem in problems_of(chunk)),
             frozenset(zip(*recordings, strict=True)),
             hasher.digest(),
+            self._probed(read[0]),
         )
 
 

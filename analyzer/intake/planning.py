@@ -144,8 +144,9 @@ class Plan:
     """Files of this run that were met once more, and how often."""
     _planned: dict[int, Planned] = field(default_factory=dict)
     _kinds: dict[tuple[str, bytes], list[str]] = field(default_factory=dict)
-    _stored: dict[tuple[str, bytes], tuple[int, str, int]] = field(default_factory=dict)
+    _stored: dict[tuple[str, bytes], tuple[int, str]] = field(default_factory=dict)
     _faults: dict[int, int] = field(default_factory=dict)
+    _steps: dict[int, int] = field(default_factory=dict)
     _held: dict[int, str] = field(default_factory=dict)
     """What is kept of the content of stored files and sets."""
     _at_path: dict[tuple[str, str], list[tuple[int, bytes, int]]] = field(default_factory=dict)
@@ -167,8 +168,9 @@ class Plan:
             # The query `files` has the fields of `FileRow` in their types; a frame does not say so.
             row = FileRow(*(values[name] for name in FileRow._fields))  # type: ignore[arg-type]
             if row.owner == row.file_id:
-                self._stored[row.source, row.digest] = row.file_id, row.content, row.n_steps
+                self._stored[row.source, row.digest] = row.file_id, row.content
                 self._faults[row.file_id] = row.n_problems
+                self._steps[row.file_id] = row.n_steps
                 self._held[row.file_id] = row.content
             else:
                 members = self._sets.setdefault(row.source, {}).setdefault(row.owner, set())
@@ -314,9 +316,7 @@ class Plan:
         if file_id in self._planned:
             self.again[file_id] = self.again.get(file_id, 0) + 1
         else:
-            self.known_steps += next(
-                steps for own, _, steps in self._stored.values() if own == file_id
-            )
+            self.known_steps += self._steps[file_id]
 
     def _plan(
         self,

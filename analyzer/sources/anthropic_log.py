@@ -7,9 +7,8 @@ the usual names for its fields are all known; bare request bodies are read too (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -45,7 +44,6 @@ from analyzer.sources.decode import (
     get_object,
     get_text,
     parse,
-    to_time,
 )
 from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.history import reads_like_summary
@@ -53,15 +51,23 @@ from analyzer.sources.journal import Labels, labels_of
 from analyzer.sources.openai_shapes import is_openai
 from analyzer.sources.prompts import PromptReader
 from analyzer.sources.steps_rows import is_step_line
+from analyzer.sources.wrappers import (
+    BODY,
+    LANE,
+    REQUEST,
+    RESPONSE,
+    SESSION,
+    START,
+    counts_only,
+    ended,
+    first,
+    request_in,
+    response_in,
+    started,
+    unquoted,
+)
 
 BATCH_STEPS = 64
-_REQUEST = ("request", "req", "body", "request_body", "requestBody", "input")
-_RESPONSE = ("response", "resp", "res", "response_body", "responseBody", "output")
-_START = ("ts", "timestamp", "time", "at", "started_at", "start_time", "startTime", "created_at")
-_END = ("ended_at", "end_time", "endTime", "completed_at", "finished_at")
-_SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
-_LANE = ("lane", "agent_id", "agent", "agentId")
-
 _Fields = dict[str, msgspec.Raw]
 _fields = msgspec.json.Decoder(_Fields)
 _messages = msgspec.json.Decoder(list[msgspec.Raw])
@@ -76,36 +82,25 @@ class AnthropicLogSource:
     def detect(self, head: Head) -> bool:
         """A line whose request has messages in Anthropic's form, by its other fields."""
         text = head.data.lstrip()
-        if b'"messages"' not in text or text[:1] != b"{" or is_openai(head):
+        if b'"messages' not in text or text[:1] != b"{" or is_openai(head):
             return False
         if is_step_line(text.split(b"\n", 1)[0]):
             return False
         if b"\n" not in text and len(text) >= HEAD_BYTES:
             # The first line alone is longer than the head.
+            text = unquoted(text)
             return b'"input_schema"' in text or b'"max_tokens"' in text
         try:
             record = as_object(parse(head.lines[0]))
-            return _is_anthropic(_request_of(record), _first(record, _RESPONSE))
+            found = request_in(record, "messages")
+            request = record if found is None or "messages" in record else found[0]
+            return _is_anthropic(request, first(record, RESPONSE))
         except DecodeError:
             return False
 
     def read(self, path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
         """See `Source.read`."""
         return _Reader(path, context).run()
-
-
-def _first(record: JsonObject, names: tuple[str, ...]) -> Json:
-    return next((record[n] for n in names if record.get(n) is not None), None)
-
-
-def _request_of(record: JsonObject) -> JsonObject:
-    if isinstance(record.get("messages"), list):
-        return record
-    request = _first(record, _REQUEST)
-    if isinstance(request, str):
-        request = parse(request.encode("utf-8", "surrogatepass"))
-    inner = as_object(request, "$.request")
-    return get_object(inner, "body") or get_object(inner, "json") or inner
 
 
 def _is_anthropic(request: JsonObject, response: Json) -> bool:
@@ -148,22 +143,25 @@ class _Reader:
         for lane in read_records(self.path, self._line):
             if isinstance(lane, Problem):
                 yield lane
-            elif len(lane.steps) >= BATCH_STEPS:
+            elif lane is not None and len(lane.steps) >= BATCH_STEPS:
                 yield lane.take()
         for lane in self.lanes.values():
             if lane.steps:
                 yield lane.take()
 
-    def _line(self, line: bytes, number: int) -> _Lane:
-        record, request = self._split(line)
+    def _line(self, line: bytes, number: int) -> _Lane | None:
+        record, request, sent = self._split(line)
         messages = _raw_list(request.get("messages"))
         body = {k: v for k, v in request.items() if k not in ("messages", "tools", "system")}
         settings = as_object(parse(msgspec.json.encode(body)))
         wrapper = {
-            k: v for k, v in record.items() if k not in (*_REQUEST, "messages", "tools", "system")
+            k: v for k, v in record.items() if k not in (*REQUEST, "messages", "tools", "system")
         }
         meta = as_object(parse(msgspec.json.encode(wrapper)))
-        response = _response_of(meta)
+        response = response_in(meta, message_of)
+        if counts_only(response):
+            return None
+        at = started(meta, as_object(parse(msgspec.json.encode(sent))))
         lane = self._lane(meta, settings, messages, response)
         auto: Ttl | None = mark_of(settings)
         prompt = lane.reader.read(
@@ -171,14 +169,14 @@ class _Reader:
         )
         # Everything is read before the lane gives its new parts away: a record counts whole or not.
         counted, labels = _counted(settings, meta, response)
-        step = self._step(lane, prompt, messages, settings, meta, response, line, number)
+        step = self._step(lane, prompt, messages, settings, meta, response, at, line, number)
         step = replace(step, usage=counted.usage if counted else None, labels=labels)
         lane.steps += with_rounds(step, counted.earlier if counted else ())
         lane.last = prompt
         return lane
 
-    def _split(self, line: bytes) -> tuple[_Fields, _Fields]:
-        """The record's fields and its request's fields, messages undecoded."""
+    def _split(self, line: bytes) -> tuple[_Fields, _Fields, _Fields]:
+        """The record's fields, its request's (messages undecoded), those of a message around it."""
         try:
             record = _fields.decode(line)
         except MALFORMED:
@@ -186,21 +184,16 @@ class _Reader:
             text = dump(as_object(parse(line))).encode("utf-8", "replace")
             record = _object(text)
         if "messages" in record:
-            return record, record
-        for name in _REQUEST:
-            if name not in record:
-                continue
-            raw = bytes(record[name])
-            if raw[:1] == b'"':
-                raw = str(parse(raw)).encode("utf-8", "replace")
-            if raw[:1] != b"{":
-                continue
-            fields = _object(raw)
-            for inner in ("body", "json"):
-                if "messages" not in fields and inner in fields:
-                    fields = _object(bytes(fields[inner]))
-            if "messages" in fields:
-                return record, fields
+            return record, record, {}
+        for name in REQUEST:
+            message = _opened(record.get(name))
+            if "messages" in message:
+                return record, message, {}
+            for inner in BODY[:2]:
+                body = _opened(message.get(inner))
+                if "messages" in body:
+                    around = {k: v for k, v in message.items() if k in START}
+                    return record, body, around
         raise DecodeError(
             "expected a request with messages, got a record without", "$.request.messages"
         )
@@ -212,10 +205,10 @@ class _Reader:
         messages: list[msgspec.Raw],
         response: JsonObject,
     ) -> _Lane:
-        session = get_text(meta, *_SESSION) or get_text(
+        session = get_text(meta, *SESSION) or get_text(
             get_object(request, "metadata"), "session_id"
         )
-        name = get_text(meta, *_LANE)
+        name = get_text(meta, *LANE)
         if session is None and self.unnamed is None:
             first = _bare_text(messages[0]) if messages else None
             self.unnamed = run_name(stem_of(self.path), first, response.get("content"))
@@ -252,10 +245,10 @@ class _Reader:
         request: JsonObject,
         meta: JsonObject,
         response: JsonObject,
+        at: datetime | None,
         line: bytes,
         number: int,
     ) -> Step:
-        at = to_time(_first(meta, _START), "$.time")
         content = response.get("content")
         ranges = lane.reader.response(msgspec.Raw(encode(content))) if content else ()
         identity = get_text(response, "id")
@@ -267,14 +260,14 @@ class _Reader:
             ends = (*messages[:1], *messages[-1:])
             identity += f":{len(messages)}:{_hash(*map(_bare_text, ends)):x}"
         model = get_text(response, "model") or get_text(request, "model")
-        error = response.get("error")
+        error = response.get("error") or meta.get("error")
         compaction = clearing(response.get("context_management"))
         reason = miss_reason(response.get("diagnostics"))
         return Step(
             key=f"anthropic:{identity}",
             lane=lane.name,
             at=at,
-            ended_at=_ended(meta, at),
+            ended_at=ended(meta, at),
             model=model,
             provider="anthropic" if (model or "claude").startswith("claude") else None,
             usage=None,
@@ -284,7 +277,7 @@ class _Reader:
             human=lane.reader.human_since(lane.last, prompt),
             miss_reason=reason,
             stop_reason=get_text(response, "stop_reason"),
-            error=dump(error) if error is not None else None,
+            error=dump(error) if error else None,
             compaction=compaction,
             line=number,
         )
@@ -305,16 +298,12 @@ def _counted(
     return anthropic_usage(raw, "$.response.usage", get_text(request, "model")), labels
 
 
-def _response_of(meta: JsonObject) -> JsonObject:
-    response = _first(meta, _RESPONSE)
-    if isinstance(response, str):
-        return message_of(response)
-    if not isinstance(response, Mapping):
-        return {}
-    body = response.get("body") or response.get("json")
-    if isinstance(body, str):
-        return message_of(body)
-    return body if isinstance(body, Mapping) else response
+def _opened(raw: msgspec.Raw | None) -> _Fields:
+    """The fields of an object, or of one in a string; none where it is neither."""
+    text = bytes(raw or b"")
+    if text[:1] == b'"':
+        text = str(parse(text)).encode("utf-8", "replace")
+    return _object(text) if text[:1] == b"{" else {}
 
 
 def _object(raw: bytes) -> _Fields:
@@ -348,15 +337,3 @@ def _bare_text(raw: msgspec.Raw) -> str:
             for b in content
         ]
     return dump({**message, "content": content})
-
-
-def _ended(meta: JsonObject, at: datetime | None) -> datetime | None:
-    end = to_time(_first(meta, _END), "$.ended_at")
-    if end is not None or at is None:
-        return end
-    for name, scale in (("duration_ms", 1000), ("latency_ms", 1000), ("duration_s", 1)):
-        value = meta.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
-            with suppress(OverflowError):
-                return at + timedelta(seconds=value / scale)
-    return None

@@ -6,21 +6,16 @@ from typing import Any
 
 from analyzer.errors import DecodeError
 from analyzer.sources.decode import JsonObject, as_object, get_object, parse
+from analyzer.sources.wrappers import Body, events_of
 
 
-def message_of(text: str) -> JsonObject:
-    """The message of a response body: JSON, or an event stream. Raises `DecodeError`."""
-    if text.lstrip().startswith("{"):
-        return as_object(parse(text.encode("utf-8", "surrogatepass")), "$.response")
+def message_of(body: Body) -> JsonObject:
+    """The message in a body: JSON, an event stream or its events. Raises `DecodeError`."""
+    if isinstance(body, str) and body.lstrip().startswith("{"):
+        return as_object(parse(body.encode("utf-8", "surrogatepass")), "$.response")
     message: dict[str, Any] = {}
     blocks: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        if not line.startswith("data:"):
-            continue
-        try:
-            event = as_object(parse(line[5:].strip().encode("utf-8", "surrogatepass")))
-        except DecodeError:
-            continue
+    for event in events_of(body) if isinstance(body, str) else body:
         _apply(event, message, blocks)
     if not message:
         raise DecodeError("expected a message or an event stream, got other text", "$.response")

@@ -18,6 +18,10 @@ from analyzer.sources.decode import MALFORMED, as_object, dump, parse_many
 from analyzer.tokens import IMAGE_TOKENS
 
 REASON_CHARS = 80
+READ = frozenset(
+    {"assistant", "user", "system", "progress", "attachment", "summary", "custom-title", "ai-title"}
+)
+"""Types of the rows that are read. Each version adds others, whose fields are their own."""
 
 
 class Content(msgspec.Struct):
@@ -45,8 +49,8 @@ class Message(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw()
     stop_reason: str | None = None
     usage: dict[str, Any] | None = None
-    diagnostics: dict[str, Any] | None = None
-    context_management: dict[str, Any] | None = None
+    diagnostics: Any = None
+    context_management: Any = None
 
 
 class Row(msgspec.Struct):
@@ -110,6 +114,7 @@ _texts = msgspec.json.Decoder(str | list[Content | str])
 def decode_rows(line: bytes) -> list[Row]:
     """The rows of a line: one, or several objects that were glued together.
 
+    A row of a type that is not read may be left out, whatever its fields hold.
     Raises `DecodeError` with a pointer.
     """
     try:
@@ -118,7 +123,11 @@ def decode_rows(line: bytes) -> list[Row]:
         pass
     rows = []
     for value in parse_many(line):
-        text = dump(as_object(value)).encode("utf-8", "replace")
+        row = as_object(value)
+        kind = row.get("type")
+        if isinstance(kind, str) and kind not in READ:
+            continue
+        text = dump(row).encode("utf-8", "replace")
         try:
             rows.append(_rows.decode(text))
         except MALFORMED as error:

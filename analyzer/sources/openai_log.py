@@ -6,7 +6,8 @@ beside `usage`. Usage is read by its own shape: proxies put Anthropic's beside c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +17,6 @@ from analyzer.errors import DecodeError
 from analyzer.model import LaneSteps, Problem, SessionKey
 from analyzer.sources.base import Context, Head, read_records
 from analyzer.sources.decode import (
-    Json,
     JsonObject,
     as_object,
     dump,
@@ -28,14 +28,19 @@ from analyzer.sources.decode import (
 from analyzer.sources.documents import run_name, stem_of
 from analyzer.sources.exchanges import Exchange, exchange_key, exchange_of, record
 from analyzer.sources.history import Call, HistoryLane, opening, reads_like_summary
-from analyzer.sources.openai_shapes import REQUEST, RESPONSE, is_openai, opened
-from analyzer.sources.openai_stream import join_events, response_of
+from analyzer.sources.openai_shapes import is_openai
+from analyzer.sources.openai_stream import response_of
+from analyzer.sources.wrappers import (
+    LANE,
+    SESSION,
+    counts_only,
+    ended,
+    request_in,
+    response_in,
+    started,
+)
 
 BATCH_STEPS = 64
-_START = ("ts", "timestamp", "time", "at", "started_at", "start_time", "startTime", "created_at")
-_END = ("ended_at", "end_time", "endTime", "completed_at", "finished_at")
-_SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
-_LANE = ("lane", "agent_id", "agent", "agentId")
 
 
 class OpenAILogSource:
@@ -68,21 +73,24 @@ class _Reader:
         for lane in read_records(self.path, self._line):
             if isinstance(lane, Problem):
                 yield lane
-            elif len(lane) >= BATCH_STEPS:
+            elif lane is not None and len(lane) >= BATCH_STEPS:
                 yield lane.take()
         for lane in self.lanes.values():
             if len(lane):
                 yield lane.take()
 
-    def _line(self, line: bytes, number: int) -> HistoryLane:
+    def _line(self, line: bytes, number: int) -> HistoryLane | None:
         row = as_object(parse(line))
-        request = _request_of(row)
+        request, sent = _request_of(row)
         response = _response_of(row)
+        if counts_only(response):
+            return None
         usage = get_object(row, "usage")
         exchange = exchange_of(request, response, usage)
         lane = self._lane(row, request, response, exchange)
         digest = xxhash.xxh3_128_hexdigest(line)
-        call = self._call(row, request, response, exchange, digest, number)
+        at = started(row, sent)
+        call = self._call(row, request, response, exchange, at, digest, number)
         continued = exchange.previous is not None and exchange.previous in self.latest
         lane.recorded = exchange.previous is None or continued
         record(lane, call, exchange, continued=continued)
@@ -98,8 +106,8 @@ class _Reader:
         if exchange.previous is not None and exchange.previous in self.latest:
             return self.latest[exchange.previous]
         inner = get_object(request, "metadata")
-        session = get_text(row, *_SESSION) or get_text(inner, *_SESSION)
-        name = get_text(row, *_LANE)
+        session = get_text(row, *SESSION) or get_text(inner, *SESSION)
+        name = get_text(row, *LANE)
         if session is None and self.unnamed is None:
             first = opening(exchange.messages)
             body = None if first is None else first.body
@@ -133,6 +141,7 @@ class _Reader:
         request: JsonObject,
         response: JsonObject,
         exchange: Exchange,
+        at: datetime | None,
         digest: str,
         number: int,
     ) -> Call:
@@ -141,42 +150,27 @@ class _Reader:
         return Call(
             key=f"{exchange.origin}:{exchange_key(exchange, response) or digest}",
             model=get_text(response, "model") or get_text(request, "model"),
-            at=to_time(_first(row, _START), "$.time") or to_time(created, "$.response.created"),
-            ended_at=to_time(_first(row, _END), "$.ended_at"),
+            at=at or to_time(created, "$.response.created"),
+            ended_at=ended(row, at),
             error=dump(error) if error else None,
             line=number,
             settings=request,
         )
 
 
-def _first(row: JsonObject, names: tuple[str, ...]) -> Json:
-    return next((row[n] for n in names if row.get(n) is not None), None)
-
-
-def _request_of(row: JsonObject) -> JsonObject:
-    """The request's body, in the record or being it. Raises `DecodeError`."""
+def _request_of(row: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """The request's body, in the record or being it, and what is around it. Raises `DecodeError`."""
     if isinstance(row.get("messages"), list):
-        return row
-    for name in REQUEST:
-        body = opened(row.get(name))
-        if not isinstance(body, Mapping):
-            continue
-        for inner in (body, get_object(body, "body"), get_object(body, "json")):
-            if "messages" in inner or "input" in inner:
-                return inner
+        return row, {}
+    found = request_in(row, "messages", "input")
+    if found is not None:
+        return found
     if "input" in row:
-        return row
+        return row, {}
     raise DecodeError("expected a request with messages or input, got neither", "$.request")
 
 
 def _response_of(row: JsonObject) -> JsonObject:
     if "choices" in row or isinstance(row.get("output"), list):
         return row
-    response = _first(row, RESPONSE)
-    if isinstance(response, Mapping) and response.get("body") is not None:
-        response = response["body"]
-    if isinstance(response, str):
-        return response_of(response)
-    if isinstance(response, list):
-        return join_events(e for e in response if isinstance(e, Mapping))
-    return response if isinstance(response, Mapping) else {}
+    return response_in(row, response_of)

@@ -12,10 +12,8 @@ from analyzer.sources.base import Head
 from analyzer.sources.decode import Json, as_object, dump, parse
 from analyzer.sources.documents import outline
 from analyzer.sources.steps_rows import is_step_line
+from analyzer.sources.wrappers import BODY, REQUEST, RESPONSE, opened, unquoted
 
-REQUEST = ("request", "req", "body", "request_body", "requestBody", "input", "json")
-"""Names under which wrappers keep a request."""
-RESPONSE = ("response", "resp", "res", "response_body", "responseBody", "output")
 _FOREIGN = ("traceId", "trace_id", "trace", "observations", "projectId", "run_type", "info")
 _CHAT_ROLES = ("system", "developer", "tool")
 _CHAT_SIGNS = ("messages.[].tool_calls", "tools.[].function")
@@ -38,18 +36,16 @@ def _unquoted(head: Head) -> bytes:
     """The head, with a first line whose bodies are JSON in strings opened up."""
     try:
         record = as_object(parse(head.lines[0])) if head.lines else {}
-        if not any(isinstance(record.get(name), str) for name in (*REQUEST, *RESPONSE)):
-            return head.data
-        return dump({k: opened(v) for k, v in record.items()}).encode("utf-8", "replace")
+        return dump({k: _opened(v) for k, v in record.items()}).encode("utf-8", "replace")
     except DecodeError:
-        return head.data
+        return unquoted(head.data)
 
 
-def opened(value: Json) -> Json:
-    """A body, parsed where it is JSON in a string. Raises `DecodeError`."""
-    if isinstance(value, str) and value.lstrip()[:1] == "{":
-        return parse(value.encode("utf-8", "surrogatepass"))
-    return value
+def _opened(value: Json) -> Json:
+    message = opened(value)
+    if not isinstance(message, Mapping):
+        return message
+    return {k: opened(v) if k in BODY else v for k, v in message.items()}
 
 
 def _prefixes(keys: Mapping[str, str]) -> Iterator[str]:

@@ -7,28 +7,18 @@ from typing import Any
 
 from analyzer.errors import DecodeError
 from analyzer.sources.decode import JsonObject, as_object, get_array, get_object, get_text, parse
+from analyzer.sources.wrappers import Body, events_of
 
 _FINAL = ("response.completed", "response.incomplete", "response.failed")
 
 
-def response_of(text: str) -> JsonObject:
-    """The response in a body: JSON, or an event stream. Raises `DecodeError`."""
-    if text.lstrip().startswith("{"):
-        return as_object(parse(text.encode("utf-8", "surrogatepass")), "$.response")
-    return join_events(events_of(text))
-
-
-def events_of(text: str) -> list[JsonObject]:
-    """The JSON objects of an event stream, in order; other lines are left out."""
-    events = []
-    for line in text.splitlines():
-        if not line.startswith("data:"):
-            continue
-        try:
-            events.append(as_object(parse(line[5:].strip().encode("utf-8", "surrogatepass"))))
-        except DecodeError:
-            continue
-    return events
+def response_of(body: Body) -> JsonObject:
+    """The response in a body: JSON, an event stream or its events. Raises `DecodeError`."""
+    if not isinstance(body, str):
+        return join_events(body)
+    if body.lstrip().startswith("{"):
+        return as_object(parse(body.encode("utf-8", "surrogatepass")), "$.response")
+    return join_events(events_of(body))
 
 
 def join_events(events: Iterable[JsonObject]) -> JsonObject:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from analyzer.model import Doubt, Usage
 
+ROWS_DIFFER = "rows_differ"
 LATENCY_BASE = timedelta(seconds=120)
 LATENCY_PER_TOKEN = timedelta(seconds=0.1)
 """A response that took longer than this to begin was not being waited for: the process slept, and
@@ -15,16 +16,17 @@ the request started late. Slowest plausible generation: ten tokens a second."""
 def differing(before: Usage | None, now: Usage | None) -> tuple[Doubt, ...]:
     """The doubts about two rows of one response, whose prompts can only have one size.
 
-    A first row without any count is a placeholder, and so is an output that grows.
+    A first row without any count is a placeholder, and so is an output that grows: what such a row
+    contradicts in itself is not what was billed.
     """
     if before is None or now is None:
         return ()
     kept = now if output_of(now) >= output_of(before) else before
     other = before if kept is now else now
-    if not other.prompt or not kept.prompt or other.prompt == kept.prompt:
-        return tuple(dict.fromkeys((*before.doubts, *now.doubts)))
-    found = Doubt("rows_differ", other.prompt, kept.prompt)
-    return tuple(dict.fromkeys((*before.doubts, *now.doubts, found)))
+    found = [doubt for doubt in (*before.doubts, *now.doubts) if doubt.name == ROWS_DIFFER]
+    if other.prompt and kept.prompt and other.prompt != kept.prompt:
+        found.append(Doubt(ROWS_DIFFER, other.prompt, kept.prompt))
+    return tuple(dict.fromkeys((*kept.doubts, *found)))
 
 
 def output_of(usage: Usage | None) -> int:

@@ -36,7 +36,8 @@ from analyzer.sources.decode import (
 from analyzer.sources.documents import DOCUMENT_LIMIT, problem, run_name, stem_of
 from analyzer.sources.exchanges import exchange_key, exchange_of, record
 from analyzer.sources.history import Call, HistoryLane, beginning, opening
-from analyzer.sources.openai_stream import events_of, response_of
+from analyzer.sources.openai_stream import response_of
+from analyzer.sources.wrappers import events_of
 
 _START = re.compile(rb"\A(?:\s*#[^\n]*\n|\s*---[^\n]*\n|\s*version:[^\n]*\n)*\s*interactions:\s*\n")
 _CALLS = re.compile(

@@ -216,3 +216,16 @@ def test_rows_of_one_response_that_give_two_prompts_are_found(tmp_path: Path) ->
     (finding,) = accounting(lanes(ClaudeCodeSource(), transcript(19_000))["main"])
     assert finding.evidence["contradiction"] == "rows_differ"
     assert finding.tokens == 1_000
+
+
+def test_a_row_that_was_overtaken_contradicts_nothing_in_itself(tmp_path: Path) -> None:
+    t = Transcript()
+    t.user("go")
+    t.answer("a", 0, 20_000)
+    first, last = (r["message"]["usage"] for r in t.rows if r["type"] == "assistant")
+    for usage, split in ((first, 7_000), (last, 20_000)):
+        usage["cache_creation_input_tokens"] = 20_000
+        usage["cache_creation"] = {"ephemeral_5m_input_tokens": split}
+    first["cache_read_input_tokens"] = last["cache_read_input_tokens"] + 13_000
+    assert first["output_tokens"] < last["output_tokens"]
+    assert accounting(lanes(ClaudeCodeSource(), t.write(tmp_path))["main"]) == []

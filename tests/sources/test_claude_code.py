@@ -238,6 +238,23 @@ def test_bad_records_become_problems_and_the_rest_goes_on(short, tmp_path) -> No
     assert problems[1].raw == b"not json at all"
 
 
+def test_rows_of_new_types_may_name_their_fields_as_they_like(short, tmp_path) -> None:
+    lines = [json.dumps(row) for row in short.rows]
+    lines.insert(1, '{"type": "beacon", "message": "connected", "timestamp": {"s": 1}}')
+    lines.insert(1, '{"type": "frame-link", "summary": {"a": 1}, "version": 3, "isMeta": "no"}')
+    path = tmp_path / f"{short.session}.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found, problems = batches(SOURCE, path)
+    assert problems == []
+    assert sum(len(b.steps) for b in found) == 2
+
+
+def test_what_is_beside_the_counts_of_a_response_never_costs_them(short, tmp_path) -> None:
+    short.rows[-1]["message"] |= {"diagnostics": "none", "context_management": []}
+    _, problems = batches(SOURCE, short.write(tmp_path))
+    assert problems == []
+
+
 @pytest.mark.parametrize("depth", [1_500, 100_000])
 def test_a_row_nested_deeper_than_can_be_read_costs_only_itself(short, tmp_path, depth) -> None:
     lines = [json.dumps(row) for row in short.rows]

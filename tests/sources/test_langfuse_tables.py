@@ -92,6 +92,14 @@ def read(path: Path, content: bytes) -> list[LaneSteps | Problem]:
     return list(SOURCE.read(path, Context()))
 
 
+def test_a_span_without_counts_is_no_problem_in_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "spans.parquet"
+    span = {**row(3), "type": "SPAN", "usage_details": {}, "metadata": {}}
+    path.write_bytes(as_parquet([*ROWS, span]))
+    found = list(SOURCE.read(path, Context("default", "", True)))
+    assert not [entry for entry in found if isinstance(entry, Problem)]
+
+
 @pytest.mark.parametrize("written", [as_csv, as_parquet, lambda rows: gzip.compress(as_csv(rows))])
 def test_a_table_gives_what_the_lines_give(written: Any, tmp_path: Path) -> None:
     expected = read(tmp_path / "lines", as_lines(ROWS))

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TypeGuard
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,7 +80,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, JsonObject] | Problem]:
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(BATCH_ROWS):
-                for record in batch.to_pylist():
+                for record in batch.to_pylist(maps_as_pydicts="lossy"):
                     number += 1
                     yield number, {name: _plain(value) for name, value in record.items()}
     except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
@@ -90,7 +89,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, JsonObject] | Problem]:
 
 
 def _plain(value: object) -> Json:
-    """A column's value as JSON: maps come as pairs, times and decimals as objects."""
+    """A column's value as JSON: times and decimals come as objects."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -103,12 +102,6 @@ def _plain(value: object) -> Json:
         case Mapping():
             return {str(k): _plain(v) for k, v in value.items()}
         case list():
-            if value and all(_is_pair(entry) for entry in value):
-                return {str(entry[0]): _plain(entry[1]) for entry in value}
             return [_plain(entry) for entry in value]
         case _:
             return str(value)
-
-
-def _is_pair(entry: object) -> TypeGuard[tuple[object, object]]:
-    return isinstance(entry, tuple) and len(entry) == 2
