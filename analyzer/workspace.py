@@ -86,12 +86,18 @@ class Workspace:
     # -- replay -------------------------------------------------------------------------------
 
     def compare(
-        self, keys: Sequence[SessionKey], specs: Sequence[str], cache: str | None = None
+        self,
+        keys: Sequence[SessionKey],
+        specs: Sequence[str],
+        cache: str | None = None,
+        placement: str = "recorded",
     ) -> Comparison:
-        """Sessions replayed under policies. Raises `UsageError` for unknown names."""
+        """Sessions replayed under policies with one placement. Raises `UsageError` for new names."""
         diagnoses = [self.diagnose(key) for key in keys]
         evidence = [] if cache else self._evidence(keys)
-        return compare_policies(diagnoses, specs, self.book, cache=cache, evidence=evidence)
+        return compare_policies(
+            diagnoses, specs, self.book, cache=cache, placement=placement, evidence=evidence
+        )
 
     def backtest(
         self, keys: Sequence[SessionKey], cache: str | None = None

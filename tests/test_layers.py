@@ -22,7 +22,7 @@ ROWS = (
     ("errors",),
     ("model",),
     ("ranges",),
-    ("tokens", "pricing", "records", "wording", "content"),
+    ("tokens", "pricing", "records", "wording", "content", "specs"),
     ("edits",),
     ("sources", "store", "caching", "policies"),
     ("reading",),
@@ -48,7 +48,7 @@ SIDEWAYS = {("analyzer.loss.bound", "replay")}
 PLUGIN_FOLDERS = {
     "sources": ("analyzer.sources", ("base",)),
     "caching": ("analyzer.caching", ("base", "placement")),
-    "policies": ("analyzer.policies", ("base", "recipe", "spec")),
+    "policies": ("analyzer.policies", ("base", "recipe")),
     "diagnose": ("analyzer.diagnose.rules", ("base",)),
 }
 # Modules of such a folder that are no plug-ins and that `__init__` therefore does not reach.

@@ -33,14 +33,24 @@ from analyzer.caching.breakpoints import BreakpointCache
 from analyzer.caching.examples import Result
 from analyzer.caching.examples import simulate as _simulate
 from analyzer.caching.limits import Minimum, cache_for, minimum, minimum_tokens, settings_levels
+from analyzer.caching.placement import (
+    AS_RECORDED,
+    PLACEMENTS,
+    Placement,
+    parse_placement,
+    placement_spec,
+)
 from analyzer.errors import UsageError
 
 __all__ = [
+    "AS_RECORDED",
     "CACHES",
+    "PLACEMENTS",
     "CacheModel",
     "ListPrefix",
     "Mark",
     "Minimum",
+    "Placement",
     "PrefixView",
     "Request",
     "Served",
@@ -50,6 +60,8 @@ __all__ = [
     "minimum",
     "minimum_tokens",
     "mix",
+    "parse_placement",
+    "placement_spec",
     "settings_levels",
     "simulate",
 ]

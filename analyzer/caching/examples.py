@@ -24,12 +24,11 @@ from analyzer.caching.base import (
     Served,
     collapsed_runs,
 )
+from analyzer.caching.placement import MAX_MARKS
 from analyzer.errors import InputError
 from analyzer.model import TTL_SECONDS, Ttl
 from analyzer.pricing import PER_MTOK, PriceBook, Rates, charge
 
-MAX_MARKS = 4
-"""Breakpoints per request; platform.claude.com prompt caching page, 2026-09. More is a 400."""
 _SECTIONS = ("tools", "system", "messages")
 _RULES = {
     "anthropic": "anthropic",

@@ -17,6 +17,7 @@ from analyzer.replay.base import (
     BREAK_SHARE,
     BREAK_TOKENS,
     CACHED_CLASSES,
+    BreakpointRule,
     Event,
     Events,
     LaneKey,
@@ -56,18 +57,21 @@ class Run:
         carried: bool,
         events: Events,
         measured: bool = True,
+        placed: bool = False,
         learn: dict[tuple[LaneKey, int], Event] | None = None,
     ) -> None:
         """`events` are what the recording shows and the model cannot know; for carried replays only.
 
         `measured`: a carried replay takes recorded usage while prompts are the recorded ones.
-        `learn` is filled with the reads that the model does not foresee.
+        `placed`: the marks are others than those that were recorded. `learn` is filled with the
+        reads that the model does not foresee.
         """
         self.cache = cache
         self.book = book
         self.carried = carried
         self.events = events if carried else {}
         self.measured = carried and measured
+        self.placed = placed
         self.learn = learn
         self._known_levels: dict[tuple[tuple[str, str], ...], tuple[str, str, str]] = {}
         self._track: _Track | None = None
@@ -151,11 +155,7 @@ class Run:
         if event is not None and not (event.own and track.deviated):
             self.cache.forget(request, event.read_tokens)
             served = self.cache.serve(request)
-            # Of a prompt that is no longer the recorded one, only the head is known to be the same.
-            known = outgoing.view.tokens(
-                outgoing.system_end if track.deviated else len(outgoing.view)
-            )
-            served = _lifted(served, min(event.read_tokens, known))
+            served = _lifted(served, self._known_read(event, track, outgoing, request))
         else:
             if self.learn is not None:
                 self._learn(self.learn, track, n, request)
@@ -164,6 +164,15 @@ class Run:
         if usage is None or not usage.knows_cache or track.deviated or not self.measured:
             usage = _billed(served, track.lane.tail_input, now.output)
         self._record(track, n, now, outgoing, usage)
+
+    def _known_read(self, event: Event, track: _Track, outgoing: Outgoing, request: Request) -> int:
+        """Tokens of a recorded read that the prompt of the replay would have met too."""
+        # Of a prompt that is no longer the recorded one, only the head is known to be the same.
+        known = outgoing.view.tokens(outgoing.system_end if track.deviated else len(outgoing.view))
+        read = min(event.read_tokens, known)
+        if self.placed and isinstance(self.cache, BreakpointRule):
+            return read if looks_up(request, read, self.cache.breakpoint_rule[1]) else 0
+        return read
 
     def _learn(
         self,
@@ -216,6 +225,18 @@ class Run:
             paid = self.book.cost_float(usage, model, now.when, now.provider)
             track.out.add_call(n, usage, paid)
         track.calls.clear()
+
+
+def looks_up(request: Request, tokens: int, lookback: int) -> bool:
+    """Whether a mark's window holds the end of a prefix of about so many tokens."""
+    view = request.prefix
+    slack = max(READ_TOLERANCE, tokens // 100)
+    near = [n for n in range(1, len(view) + 1) if abs(view.tokens(n) - tokens) <= slack]
+    return any(
+        0 <= view.position(mark.parts) - view.position(n) < lookback and n <= mark.parts
+        for mark in request.marks
+        for n in near
+    )
 
 
 def _lifted(served: Served, read: int) -> Served:

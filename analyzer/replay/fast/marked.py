@@ -9,37 +9,25 @@ gives up, and the engine sends the lanes request by request.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from analyzer.caching import settings_levels
 from analyzer.caching.base import Mark, PrefixView
+from analyzer.caching.placement import Placement, RecordedMarks, SystemEnd
 from analyzer.edits import SummaryCall
 from analyzer.model import TTL_SECONDS, Ttl, Usage
 from analyzer.policies import Policy, Recipe
 from analyzer.policies.base import Ints
-from analyzer.replay.base import CACHED_CLASSES, Placement, Prices, ReplayLane
+from analyzer.replay.base import CACHED_CLASSES, BreakpointRule, Prices, ReplayLane
 from analyzer.replay.fast import NOWHERE, FastLane
 from analyzer.replay.fast.lanecost import Predicted, assemble
 from analyzer.replay.result import LaneReplay
 
 Bools = npt.NDArray[np.bool_]
-
-
-@runtime_checkable
-class BreakpointRule(Protocol):
-    """A cache that stores and finds prefixes as `caching.breakpoints` describes."""
-
-    name: ClassVar[str]
-
-    @property
-    def breakpoint_rule(self) -> tuple[Callable[[str], int], int, float]:
-        """Smallest stored prefix by model, positions looked back, and stretch of lifetimes."""
-        ...
 
 
 class _GiveUp(Exception):  # noqa: N818 - a signal inside this module
@@ -64,8 +52,14 @@ def _opening(lane: ReplayLane) -> tuple[bytes, ...]:
 
 def _lifetime(lane: ReplayLane, placement: Placement) -> Ttl | None:
     """Lifetime of the marks behind head and prompt; None where marks are others or differ."""
-    usual = placement == "standard" or not lane.marked
-    return lane.shown_ttl if usual else lane.usual_marks
+    if not isinstance(placement, SystemEnd | RecordedMarks):
+        return None
+    moved = lane.marked and isinstance(placement, RecordedMarks)
+    shown = lane.usual_marks if moved else lane.shown_ttl
+    if not placement.ttl or (moved and shown is None):
+        return shown
+    named: dict[str, Ttl] = {"5m": "5m", "1h": "1h"}
+    return named.get(placement.ttl)
 
 
 def _plain(lane: ReplayLane, placement: Placement) -> bool:
