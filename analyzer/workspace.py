@@ -14,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from analyzer.advice import Advice, advise
 from analyzer.comparison import Comparison, LeftOut, compare_policies, fidelity_of
 from analyzer.diagnose import Finding, SessionDiagnosis, Verdict, diagnose_session
 from analyzer.errors import UsageError
@@ -106,6 +107,12 @@ class Workspace:
         diagnoses = [self.diagnose(key) for key in keys]
         evidence = [] if cache else self._evidence(keys)
         return fidelity_of(diagnoses, self.book, cache=cache, evidence=evidence)
+
+    def advise(
+        self, keys: Sequence[SessionKey], cache: str | None = None
+    ) -> tuple[tuple[Advice, ...], tuple[LeftOut, ...]]:
+        """The recorded prompts under every placement of marks. Raises `UsageError`."""
+        return advise([self.diagnose(key) for key in keys], self.book, cache=cache)
 
     def _evidence(self, keys: Sequence[SessionKey]) -> list[SessionDiagnosis]:
         """Other sessions of the same projects that may show which cache rule the provider follows.

@@ -33,6 +33,7 @@ ROWS = (
     ("tune",),
     ("push",),
     ("comparison",),
+    ("advice",),
     ("workspace",),
     ("views",),
     ("cli",),

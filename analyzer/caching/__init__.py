@@ -32,7 +32,17 @@ from analyzer.caching.blocks import BlockCache, RadixCache
 from analyzer.caching.breakpoints import BreakpointCache
 from analyzer.caching.examples import Result
 from analyzer.caching.examples import simulate as _simulate
-from analyzer.caching.limits import Minimum, cache_for, minimum, minimum_tokens, settings_levels
+from analyzer.caching.limits import (
+    Hint,
+    Lifetimes,
+    Minimum,
+    cache_for,
+    hints,
+    lifetimes,
+    minimum,
+    minimum_tokens,
+    settings_levels,
+)
 from analyzer.caching.placement import (
     AS_RECORDED,
     PLACEMENTS,
@@ -47,6 +57,8 @@ __all__ = [
     "CACHES",
     "PLACEMENTS",
     "CacheModel",
+    "Hint",
+    "Lifetimes",
     "ListPrefix",
     "Mark",
     "Minimum",
@@ -56,6 +68,8 @@ __all__ = [
     "Served",
     "cache_for",
     "collapsed_runs",
+    "hints",
+    "lifetimes",
     "make_cache",
     "minimum",
     "minimum_tokens",
@@ -73,6 +87,7 @@ CACHES: dict[str, Callable[[], CacheModel]] = {
     "prefix": PrefixCache,
     "automatic": ExactCache,
     "openai": OpenAiCache,
+    "openai-24h": lambda: OpenAiCache(ttl=86_400),
     "openai-5.6": BoundaryCache,
     "deepseek": DeepSeekCache,
     "deepseek-units": DeepSeekUnitsCache,

@@ -50,12 +50,36 @@ class _Rule(msgspec.Struct, forbid_unknown_fields=True):
     providers: list[str] = []
 
 
+class Lifetimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the lifetimes of a cache that is asked by marks are called."""
+
+    caches: tuple[str, ...]
+    short: str
+    source: str
+    long: str | None = None
+    """None where there is only one."""
+    implicit: bool = False
+    """The provider marks the end of the prompt by itself."""
+
+
+class Hint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something a client can do for its cache besides placing marks."""
+
+    caches: tuple[str, ...]
+    text: str
+    source: str
+    variant: str | None = None
+    """Rule that the provider then applies, where that can be replayed."""
+
+
 class _Published(msgspec.Struct, forbid_unknown_fields=True):
     checked: msgspec.Raw | object
     minimum: list[_Minimum]
     settings: dict[str, _Settings]
     defaults: dict[str, str]
     rule: list[_Rule]
+    marks: list[Lifetimes]
+    hint: list[Hint]
 
 
 @cache
@@ -98,6 +122,16 @@ def cache_for(provider: str | None, model: str | None) -> str:
         if where and _fits(where, rule.providers):
             return rule.cache
     return _NO_CACHE
+
+
+def lifetimes(cache_name: str) -> Lifetimes | None:
+    """Names of a cache's lifetimes; None where marks mean nothing to it."""
+    return next((m for m in _published().marks if cache_name in m.caches), None)
+
+
+def hints(cache_name: str) -> tuple[Hint, ...]:
+    """What a client can do for its reads besides placing marks, with sources."""
+    return tuple(h for h in _published().hint if cache_name in h.caches)
 
 
 def settings_levels(cache_name: str, settings: Mapping[str, str]) -> tuple[str, str, str]:

@@ -73,17 +73,18 @@ def replay(
     carried: bool = True,
     events: Events | None = None,
     engine: Engine = "fast",
+    measured: bool = True,
 ) -> ReplayResult:
     """Send lanes again under a policy, all of them over one fresh cache, in time order.
 
     A carried replay takes the recorded usage as long as a lane's prompts are those that were
     recorded, and from then on the model's prediction with the recorded `events` (see `losses`). A
     blind one predicts everything, and so does one with another `placement` than the recorded, whose
-    usage the recording cannot tell. Open-loop: recorded outputs and times stay. Raises `LawError`
-    where a law of the replay does not hold.
+    usage the recording cannot tell, and one that is not `measured`. Open-loop: recorded outputs and
+    times stay. Raises `LawError` where a law of the replay does not hold.
     """
     model = cache()
-    measured = carried and placement == AS_RECORDED
+    measured = measured and carried and placement == AS_RECORDED
     done: dict[int, LaneReplay] = {}
     if engine == "fast" and measured and isinstance(policy, Recorded):
         recorded = recorded_run(lanes, policy, placement, book)
