@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from analyzer.caching import CACHES, cache_for, parse_placement
+from analyzer.caching import CACHES, cache_for, parse_placement, rule_for
 from analyzer.caching.placement import AS_RECORDED, Placement, placement_spec
 from analyzer.diagnose import LaneDiagnosis, SessionDiagnosis
 from analyzer.errors import UsageError
@@ -190,8 +190,15 @@ def _rule(
         return rule, "no provider is known"
     name = choose_cache(lanes, {rule: CACHES[rule], FALLBACK: CACHES[FALLBACK]}, book)
     if name == rule:
-        return name, "the provider's own rule"
+        return name, f"the provider's own rule{_assumed(lanes)}"
     return name, f"fits the recorded reads better than {rule!r} over {len(lanes)} lanes"
+
+
+def _assumed(lanes: Sequence[ReplayLane]) -> str:
+    """Models that no table of cache rules names, so that their provider's stands in."""
+    used = {(s.provider, s.model) for lane in lanes for s in lane.steps if s.model}
+    strange = sorted({m for provider, m in used if rule_for(provider, m).by == "provider"})
+    return f"; no table names the model {', '.join(strange[:3])}" if strange else ""
 
 
 def lanes_by_rule(

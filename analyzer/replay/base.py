@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from analyzer.caching.base import CacheModel, Mark, PrefixView, mix
+from analyzer.caching.base import BreakpointTerms, CacheModel, Mark, PrefixView, mix
 from analyzer.caching.placement import Placement
 from analyzer.edits import CostClass, SummaryCall
 from analyzer.model import Part, SessionKey, Ttl, Usage
@@ -346,8 +346,8 @@ class BreakpointRule(Protocol):
     name: ClassVar[str]
 
     @property
-    def breakpoint_rule(self) -> tuple[Callable[[str], int], int, float]:
-        """Smallest stored prefix by model, positions looked back, and stretch of lifetimes."""
+    def breakpoint_rule(self) -> BreakpointTerms:
+        """The numbers of the rule."""
         ...
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzer.caching import settings_levels
-from analyzer.caching.base import CacheModel, Mark, PrefixView, Request, Served
+from analyzer.caching.base import BreakpointTerms, CacheModel, Mark, PrefixView, Request, Served
 from analyzer.edits import SummaryCall
 from analyzer.model import Usage
 from analyzer.replay.base import (
@@ -170,9 +170,15 @@ class Run:
         # Of a prompt that is no longer the recorded one, only the head is known to be the same.
         known = outgoing.view.tokens(outgoing.system_end if track.deviated else len(outgoing.view))
         read = min(event.read_tokens, known)
-        if self.placed and isinstance(self.cache, BreakpointRule):
-            return read if looks_up(request, read, self.cache.breakpoint_rule[1]) else 0
-        return read
+        if not self.placed or not isinstance(self.cache, BreakpointRule):
+            return read
+        rule = self.cache.breakpoint_rule
+        if looks_up(request, read, rule):
+            return read
+        # A read that the recorded marks do not explain either says nothing against other marks.
+        recorded = () if self._now is None else self._now.marks
+        explained = looks_up(replace(request, marks=recorded), read, rule)
+        return 0 if explained or not request.marks else read
 
     def _learn(
         self,
@@ -227,13 +233,14 @@ class Run:
         track.calls.clear()
 
 
-def looks_up(request: Request, tokens: int, lookback: int) -> bool:
+def looks_up(request: Request, tokens: int, rule: BreakpointTerms) -> bool:
     """Whether a mark's window holds the end of a prefix of about so many tokens."""
     view = request.prefix
+    place = int if rule.per_block else view.position
     slack = max(READ_TOLERANCE, tokens // 100)
     near = [n for n in range(1, len(view) + 1) if abs(view.tokens(n) - tokens) <= slack]
     return any(
-        0 <= view.position(mark.parts) - view.position(n) < lookback and n <= mark.parts
+        n <= mark.parts and place(mark.parts) - place(n) < rule.lookback
         for mark in request.marks
         for n in near
     )

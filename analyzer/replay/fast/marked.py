@@ -111,9 +111,10 @@ class MarkedLane:
         ttl = _lifetime(lane, placement)
         assert ttl is not None
         self.ttl: Ttl = ttl
-        minimum, self.lookback, stretch = cache.breakpoint_rule
-        self.least = minimum(lane.steps[0].model)
-        self.seconds = TTL_SECONDS[ttl] * stretch
+        rule = cache.breakpoint_rule
+        self.lookback, self.per_block = rule.lookback, rule.per_block
+        self.least = rule.minimum(lane.steps[0].model)
+        self.seconds = TTL_SECONDS[ttl] * rule.stretch
         self.head = self.state.head_length
         self.cache = cache.name
         self.at, self.ready = lane.times
@@ -147,10 +148,14 @@ class MarkedLane:
                     continue
             n += 1
 
+    def _places(self, counts: Ints) -> Ints:
+        """Look-back positions of prompts of so many parts."""
+        return counts if self.per_block else self.state.slots.all_positions(counts)
+
     def _unquiet(self) -> list[int]:
         """Steps that do not simply read what the step before sent, whatever the policy."""
         lane = self.lane
-        position = self.state.slots.all_positions(lane.stops + self.head)
+        position = self._places(lane.stops + self.head)
         ready = np.array(self.ready)
         at = np.array(self.at)
         plain = (at[1:] - at[:-1] < self.seconds) & (ready[:-1] <= at[1:])
@@ -169,14 +174,15 @@ class MarkedLane:
         self.read[start + 1 : stop] = totals[:-1]
         state.prompt_tokens.extend(totals.tolist())
         self.parts[start:stop] = counts.tolist()
-        self.positions[start:stop] = slots.all_positions(counts).tolist()
+        self.positions[start:stop] = self._places(counts).tolist()
         self.paths.steps.extend(range(start, stop))
 
     def _serve(self, n: int, head_found: bool) -> None:
         """One step by the rule of the cache."""
         slots = self.state.slots
         count, total = slots.visible, self.state.prompt_tokens[n]
-        self.parts[n], self.positions[n] = count, slots.position(count)
+        self.parts[n] = count
+        self.positions[n] = count if self.per_block else slots.position(count)
         self.total[n] = total
         self.digest[n] = slots.digest(count)
         hit = self._hit(n)
