@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from analyzer.caching import CACHES, cache_for
+from analyzer.caching import CACHES, cache_for, parse_placement, rule_for
+from analyzer.caching.placement import AS_RECORDED, Placement, placement_spec
 from analyzer.diagnose import LaneDiagnosis, SessionDiagnosis
 from analyzer.errors import UsageError
 from analyzer.model import SessionKey
@@ -80,6 +81,8 @@ class Comparison:
     recorded: ReplayResult
     outcomes: tuple[Outcome, ...]
     left_out: tuple[LeftOut, ...]
+    placement: str = "recorded"
+    """Which marks the outcomes ask for, as a spec; the recorded bill has its own."""
 
     @cached_property
     def band(self) -> float | None:
@@ -111,21 +114,23 @@ def compare_policies(
     book: PriceBook,
     *,
     cache: str | None = None,
+    placement: str = "recorded",
     evidence: Sequence[SessionDiagnosis] = (),
 ) -> Comparison:
-    """Replay sessions under policies.
+    """Replay sessions under policies, all with the marks of one `placement` (its spec).
 
     `cache` names the rule; without it the provider's own or an automatic prefix cache is taken,
     whichever gives the recorded reads back better over these sessions and the `evidence`. Raises
     `UsageError` for unknown names and `LawError` where a law of the replay does not hold.
     """
     policies: list[tuple[str, Policy]] = [(text, parse_spec(text)) for text in specs]
+    marks = parse_placement(placement)
     groups, caches, left_out = _grouped(diagnoses, book, cache, evidence)
     fidelity = tuple(_fidelity(g, book) for g in groups)
     recorded = _joined([_run(g, parse_spec("recorded"), book) for g in groups])
     outcomes = []
     for text, policy in policies:
-        result = _joined([_run(g, policy, book) for g in groups])
+        result = _joined([_run(g, policy, book, marks) for g in groups])
         overflow = _overflow(groups, result, book)
         claim = None if overflow else _saving(recorded, result, fidelity)
         outcomes.append(Outcome(text, result, claim, overflow))
@@ -136,6 +141,7 @@ def compare_policies(
         recorded,
         tuple(outcomes),
         left_out,
+        placement_spec(marks),
     )
 
 
@@ -164,12 +170,12 @@ def _grouped(
 ) -> tuple[list[_Group], dict[str, str], tuple[LeftOut, ...]]:
     if cache is not None and cache not in CACHES:
         raise UsageError.unknown("cache", cache, CACHES)
-    lanes, left_out = _lanes(diagnoses, book)
+    lanes, left_out = lanes_by_rule(diagnoses, book)
     if not lanes:
         reasons = "; ".join(f"{o.lane}: {o.reason}" for o in left_out[:3])
         raise UsageError(f"none of the {len(diagnoses)} sessions can be replayed ({reasons})")
     chosen = {d.session.key for d in diagnoses}
-    others, _ = _lanes([d for d in evidence if d.session.key not in chosen], book)
+    others, _ = lanes_by_rule([d for d in evidence if d.session.key not in chosen], book)
     groups: dict[str, list[ReplayLane]] = {}
     strangers: dict[str, list[ReplayLane]] = {}
     reasons_of: dict[str, str] = {}
@@ -195,11 +201,18 @@ def _rule(
         return rule, "no provider is known"
     name = choose_cache(lanes, {rule: CACHES[rule], FALLBACK: CACHES[FALLBACK]}, book)
     if name == rule:
-        return name, "the provider's own rule"
+        return name, f"the provider's own rule{_assumed(lanes)}"
     return name, f"fits the recorded reads better than {rule!r} over {len(lanes)} lanes"
 
 
-def _lanes(
+def _assumed(lanes: Sequence[ReplayLane]) -> str:
+    """Models that no table of cache rules names, so that their provider's stands in."""
+    used = {(s.provider, s.model) for lane in lanes for s in lane.steps if s.model}
+    strange = sorted({m for provider, m in used if rule_for(provider, m).by == "provider"})
+    return f"; no table names the model {', '.join(strange[:3])}" if strange else ""
+
+
+def lanes_by_rule(
     diagnoses: Sequence[SessionDiagnosis], book: PriceBook
 ) -> tuple[dict[str, list[ReplayLane]], tuple[LeftOut, ...]]:
     """Lanes by their provider's cache rule, and what cannot be replayed."""
@@ -240,8 +253,17 @@ def _replay_lane(lane: LaneDiagnosis, book: PriceBook) -> ReplayLane:
     return build_lane(recorded, cuts=cuts, window=book.window)
 
 
-def _run(group: _Group, policy: Policy, book: PriceBook) -> ReplayResult:
-    return replay(group.lanes, policy, CACHES[group.cache], book, events=group.events)
+def _run(
+    group: _Group, policy: Policy, book: PriceBook, placement: Placement = AS_RECORDED
+) -> ReplayResult:
+    return replay(
+        group.lanes,
+        policy,
+        CACHES[group.cache],
+        book,
+        placement=placement,
+        events=group.events,
+    )
 
 
 def _joined(results: Sequence[ReplayResult]) -> ReplayResult:

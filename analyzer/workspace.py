@@ -14,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from analyzer.advice import Advice, advise
 from analyzer.comparison import Comparison, LeftOut, compare_policies, fidelity_of
 from analyzer.diagnose import Finding, SessionDiagnosis, Verdict, diagnose_session
 from analyzer.errors import UsageError
@@ -86,12 +87,18 @@ class Workspace:
     # -- replay -------------------------------------------------------------------------------
 
     def compare(
-        self, keys: Sequence[SessionKey], specs: Sequence[str], cache: str | None = None
+        self,
+        keys: Sequence[SessionKey],
+        specs: Sequence[str],
+        cache: str | None = None,
+        placement: str = "recorded",
     ) -> Comparison:
-        """Sessions replayed under policies. Raises `UsageError` for unknown names."""
+        """Sessions replayed under policies with one placement. Raises `UsageError` for new names."""
         diagnoses = [self.diagnose(key) for key in keys]
         evidence = [] if cache else self._evidence(keys)
-        return compare_policies(diagnoses, specs, self.book, cache=cache, evidence=evidence)
+        return compare_policies(
+            diagnoses, specs, self.book, cache=cache, placement=placement, evidence=evidence
+        )
 
     def backtest(
         self, keys: Sequence[SessionKey], cache: str | None = None
@@ -100,6 +107,12 @@ class Workspace:
         diagnoses = [self.diagnose(key) for key in keys]
         evidence = [] if cache else self._evidence(keys)
         return fidelity_of(diagnoses, self.book, cache=cache, evidence=evidence)
+
+    def advise(
+        self, keys: Sequence[SessionKey], cache: str | None = None
+    ) -> tuple[tuple[Advice, ...], tuple[LeftOut, ...]]:
+        """The recorded prompts under every placement of marks. Raises `UsageError`."""
+        return advise([self.diagnose(key) for key in keys], self.book, cache=cache)
 
     def _evidence(self, keys: Sequence[SessionKey]) -> list[SessionDiagnosis]:
         """Other sessions of the same projects that may show which cache rule the provider follows.

@@ -22,7 +22,7 @@ ROWS = (
     ("errors",),
     ("model",),
     ("ranges",),
-    ("tokens", "pricing", "records", "wording", "content"),
+    ("tokens", "pricing", "records", "wording", "content", "specs"),
     ("edits",),
     ("sources", "store", "caching", "policies"),
     ("reading",),
@@ -33,6 +33,7 @@ ROWS = (
     ("tune",),
     ("push",),
     ("comparison",),
+    ("advice",),
     ("workspace",),
     ("views",),
     ("cli",),
@@ -47,8 +48,11 @@ SIDEWAYS = {("analyzer.loss.bound", "replay")}
 # A plug-in is whatever else of the folder the registering module imports; the rest is support.
 PLUGIN_FOLDERS = {
     "sources": ("analyzer.sources", ("base",)),
-    "caching": ("analyzer.caching", ("base", "placement")),
-    "policies": ("analyzer.policies", ("base", "recipe", "spec")),
+    "caching": (
+        "analyzer.caching",
+        ("base", "example_file", "examples", "forest", "limits", "placement"),
+    ),
+    "policies": ("analyzer.policies", ("base", "recipe")),
     "diagnose": ("analyzer.diagnose.rules", ("base",)),
 }
 # Modules of such a folder that are no plug-ins and that `__init__` therefore does not reach.

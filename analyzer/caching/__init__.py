@@ -14,9 +14,14 @@ from analyzer.caching.automatic import (
     DeepSeekUnitsCache,
     ExactCache,
     GeminiCache,
+    IntervalCache,
+    KimiCache,
+    MiniMaxCache,
     NoCache,
     OpenAiCache,
     PrefixCache,
+    QwenCache,
+    XaiCache,
 )
 from analyzer.caching.base import (
     CacheModel,
@@ -29,27 +34,61 @@ from analyzer.caching.base import (
     mix,
 )
 from analyzer.caching.blocks import BlockCache, RadixCache
-from analyzer.caching.breakpoints import BreakpointCache
+from analyzer.caching.breakpoints import (
+    BedrockCache,
+    BreakpointCache,
+    MiniMaxMarkedCache,
+    QwenMarkedCache,
+)
 from analyzer.caching.examples import Result
 from analyzer.caching.examples import simulate as _simulate
-from analyzer.caching.limits import Minimum, cache_for, minimum, minimum_tokens, settings_levels
+from analyzer.caching.limits import (
+    Hint,
+    Lifetimes,
+    Minimum,
+    bedrock_tokens,
+    cache_for,
+    hints,
+    lifetimes,
+    minimum,
+    minimum_tokens,
+    rule_for,
+    settings_levels,
+)
+from analyzer.caching.placement import (
+    AS_RECORDED,
+    PLACEMENTS,
+    Placement,
+    parse_placement,
+    placement_spec,
+)
 from analyzer.errors import UsageError
 
 __all__ = [
+    "AS_RECORDED",
     "CACHES",
+    "PLACEMENTS",
     "CacheModel",
+    "Hint",
+    "Lifetimes",
     "ListPrefix",
     "Mark",
     "Minimum",
+    "Placement",
     "PrefixView",
     "Request",
     "Served",
     "cache_for",
     "collapsed_runs",
+    "hints",
+    "lifetimes",
     "make_cache",
     "minimum",
     "minimum_tokens",
     "mix",
+    "parse_placement",
+    "placement_spec",
+    "rule_for",
     "settings_levels",
     "simulate",
 ]
@@ -58,14 +97,23 @@ __all__ = [
 CACHES: dict[str, Callable[[], CacheModel]] = {
     "anthropic": lambda: BreakpointCache(minimum=minimum_tokens),
     "anthropic-grace": lambda: BreakpointCache(minimum=minimum_tokens, grace=True),
+    "bedrock": lambda: BedrockCache(minimum=bedrock_tokens),
     "prefix": PrefixCache,
     "automatic": ExactCache,
     "openai": OpenAiCache,
+    "openai-24h": lambda: OpenAiCache(ttl=86_400),
+    "openai-5.5": IntervalCache,
     "openai-5.6": BoundaryCache,
     "deepseek": DeepSeekCache,
     "deepseek-units": DeepSeekUnitsCache,
     "gemini": lambda: GeminiCache(minimum=minimum_tokens),
     "gemini-explicit": ContentCache,
+    "xai": XaiCache,
+    "kimi": KimiCache,
+    "qwen": QwenCache,
+    "qwen-marks": lambda: QwenMarkedCache(minimum=1024),
+    "minimax": MiniMaxCache,
+    "minimax-marks": lambda: MiniMaxMarkedCache(minimum=512),
     "vllm": BlockCache,
     "sglang": RadixCache,
     "none": NoCache,
@@ -87,6 +135,7 @@ def _example_cache(name: str, least: int | None) -> CacheModel:
     # Other rules have one minimum for all models, which no example overrides.
     limited: Mapping[str, Callable[[], CacheModel]] = {
         "anthropic": lambda: BreakpointCache(minimum=least),
+        "bedrock": lambda: BedrockCache(minimum=least),
         "gemini": lambda: GeminiCache(minimum=least),
     }
     return limited[name]() if name in limited else make_cache(name)

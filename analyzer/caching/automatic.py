@@ -11,15 +11,13 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from analyzer.caching.base import (
-    Entry,
-    Forest,
-    Forests,
     Mark,
     Request,
     Served,
     bill,
     key_of,
 )
+from analyzer.caching.forest import Entry, Forest, Forests
 from analyzer.model import Ttl
 
 
@@ -112,6 +110,72 @@ class OpenAiCache(PrefixCache):
     name: ClassVar[str] = "openai"
     minimum: ClassVar[int] = 1024
     unit: ClassVar[int] = 128
+    writes: ClassVar[bool] = False
+
+
+class IntervalCache(OpenAiCache):
+    """gpt-5.5: boundaries every 2,048 tokens, counted from a hidden system message; kept for a day.
+
+    What is reported is the boundary less the hidden tokens, rounded down to 128. How many are
+    hidden is not published, so none are taken. Source: developers.openai.com prompt caching guide,
+    2 October 2026 (gpt-5.5 and 5.5-pro know only the retention of 24 hours).
+    """
+
+    name: ClassVar[str] = "openai-5.5"
+    ttl: ClassVar[float] = 86_400
+    interval: ClassVar[int] = 2048
+
+    def __init__(self, hidden: int = 0) -> None:
+        """Set up an empty cache; `hidden` are the tokens in front of every prompt."""
+        super().__init__()
+        self._hidden = hidden
+
+    def _rounded(self, tokens: int, model: str) -> int:
+        reached = (tokens + self._hidden) // self.interval * self.interval - self._hidden
+        return reached // self.unit * self.unit if reached >= self.minimum else 0
+
+
+class XaiCache(PrefixCache):
+    """xAI: blocks of 128 tokens (measured by users), kept as long as the server likes.
+
+    Source: docs.x.ai, 2026; a lifetime is not stated and taken as five minutes.
+    """
+
+    name: ClassVar[str] = "xai"
+    minimum: ClassVar[int] = 128
+    unit: ClassVar[int] = 128
+    writes: ClassVar[bool] = False
+
+
+class KimiCache(PrefixCache):
+    """Moonshot: chunks of 256 tokens (measured by users on the coding endpoint), five minutes.
+
+    Writes of five minutes cost what input costs, so none are billed apart. Source:
+    platform.kimi.ai, 2026.
+    """
+
+    name: ClassVar[str] = "kimi"
+    minimum: ClassVar[int] = 256
+    unit: ClassVar[int] = 256
+    writes: ClassVar[bool] = False
+
+
+class QwenCache(PrefixCache):
+    """Alibaba's implicit cache: from 256 tokens on (the newest Chinese page says 1,024).
+
+    Source: help.aliyun.com model-studio context cache, 2026; no lifetime is stated.
+    """
+
+    name: ClassVar[str] = "qwen"
+    minimum: ClassVar[int] = 256
+    writes: ClassVar[bool] = False
+
+
+class MiniMaxCache(PrefixCache):
+    """MiniMax's passive cache: from 512 tokens on. Source: platform.minimax.io, 2026."""
+
+    name: ClassVar[str] = "minimax"
+    minimum: ClassVar[int] = 512
     writes: ClassVar[bool] = False
 
 
@@ -238,14 +302,27 @@ class BoundaryCache:
         named = [m.parts for m in request.marks]
         places = {*named[: self.first_marks], *named[-self.latest_marks :]}
         if request.implicit:
-            end = len(request.prefix)
-            places.update(range(max(request.system_end + 1, end - self.earlier_ends), end + 1))
+            places.update(self._endings(request))
             places.add(request.system_end)
         for n in sorted(places & forest.by_parts.keys(), reverse=True):
             entry = forest.find(n, key_of(request, n), request.at)
             if entry is not None:
                 return entry
         return None
+
+    def _endings(self, request: Request) -> range:
+        """The end of the prompt and those before it that may be looked up.
+
+        A group of tool outputs is one message ending, and so it is one position.
+        """
+        view = request.prefix
+        end = len(view)
+        first = end
+        while first - 1 > request.system_end and (
+            view.position(end) - view.position(first - 1) <= self.earlier_ends
+        ):
+            first -= 1
+        return range(first, end + 1)
 
     def _bill(self, request: Request, hit: Entry | None) -> tuple[Served, list[Mark]]:
         view = request.prefix

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from analyzer.caching.base import Entry, Forest, Forests, Request, Served, bill, key_of
+from analyzer.caching.base import Request, Served, bill, key_of
+from analyzer.caching.forest import Entry, Forest, Forests
 
 
 class BlockCache:

@@ -13,15 +13,14 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from analyzer.caching.base import (
-    Entry,
-    Forest,
-    Forests,
+    BreakpointTerms,
     Mark,
     Request,
     Served,
     bill,
     key_of,
 )
+from analyzer.caching.forest import Entry, Forest, Forests
 from analyzer.model import TTL_SECONDS
 
 LOOKBACK = 20
@@ -34,6 +33,8 @@ class BreakpointCache:
     """Writes one entry per breakpoint, reads by looking back from each breakpoint."""
 
     name: ClassVar[str] = "anthropic"
+    per_block: ClassVar[bool] = False
+    """Every part is a look-back position, runs of calls and results too."""
 
     def __init__(
         self,
@@ -53,9 +54,9 @@ class BreakpointCache:
         self._minimums: dict[str, int] = {}
 
     @property
-    def breakpoint_rule(self) -> tuple[Callable[[str], int], int, float]:
-        """Smallest stored prefix by model, positions looked back, and stretch of lifetimes."""
-        return self._minimum, self._lookback, self._stretch
+    def breakpoint_rule(self) -> BreakpointTerms:
+        """The numbers of the rule."""
+        return BreakpointTerms(self._minimum, self._lookback, self._stretch, self.per_block)
 
     def peek(self, request: Request) -> Served:
         """See `CacheModel`."""
@@ -97,7 +98,7 @@ class BreakpointCache:
     def _find(self, forest: Forest, request: Request) -> Entry | None:
         """The first entry found, from the last breakpoint to the first, each with its window."""
         view, by_parts = request.prefix, forest.by_parts
-        position = view.position
+        position = _each if self.per_block else view.position
         for mark in reversed(request.marks):
             lowest = position(mark.parts) - self._lookback + 1
             # Most lengths hold no entry at all, and a digest costs more than this look.
@@ -120,6 +121,37 @@ class BreakpointCache:
         written = [m for m in request.marks if m.parts > parts and view.tokens(m.parts) >= minimum]
         ends = [(view.tokens(m.parts), m.ttl) for m in written]
         return bill(view.tokens(len(view)), view.tokens(parts), ends, parts), written
+
+
+class BedrockCache(BreakpointCache):
+    """Claude on Bedrock: the same rule with a table of minimums of its own, block by block.
+
+    Source: public report claude-code 63930 (every block counts) and LiteLLM's copy of the table of
+    minimums, 2026; the current AWS page was not seen.
+    """
+
+    name: ClassVar[str] = "bedrock"
+    per_block: ClassVar[bool] = True
+
+
+class QwenMarkedCache(BreakpointCache):
+    """Alibaba's explicit cache: marks as Anthropic's, five minutes, 20 blocks back.
+
+    Source: help.aliyun.com model-studio context cache, 2026.
+    """
+
+    name: ClassVar[str] = "qwen-marks"
+    per_block: ClassVar[bool] = True
+
+
+class MiniMaxMarkedCache(QwenMarkedCache):
+    """MiniMax's active cache: the same with a minimum of 512. Source: platform.minimax.io, 2026."""
+
+    name: ClassVar[str] = "minimax-marks"
+
+
+def _each(parts: int) -> int:
+    return parts
 
 
 def _constant(tokens: int) -> Callable[[str], int]:

@@ -24,13 +24,22 @@ from analyzer.caching.base import (
     Served,
     collapsed_runs,
 )
+from analyzer.caching.example_file import (
+    SECTIONS,
+    SERVER_RESULTS,
+    Block,
+    Example,
+    Iteration,
+    Step,
+    may_carry_mark,
+    rendered,
+)
+from analyzer.caching.limits import scope_keys
+from analyzer.caching.placement import MAX_MARKS
 from analyzer.errors import InputError
 from analyzer.model import TTL_SECONDS, Ttl
 from analyzer.pricing import PER_MTOK, PriceBook, Rates, charge
 
-MAX_MARKS = 4
-"""Breakpoints per request; platform.claude.com prompt caching page, 2026-09. More is a 400."""
-_SECTIONS = ("tools", "system", "messages")
 _RULES = {
     "anthropic": "anthropic",
     "anthropic-per-block": "anthropic",
@@ -45,7 +54,6 @@ _RULES = {
     "accounting-only": "none",
 }
 """Names of rules in example files; a longer name counts for the longest that it begins with."""
-_SCOPES = ("workspace", "organization", "organisation", "scope")
 
 Build = Callable[[str, int | None], CacheModel]
 Choose = Callable[[str | None, str | None], str]
@@ -69,65 +77,6 @@ class Result(TypedDict):
 
     name: str
     steps: list[StepResult]
-
-
-class _Block(msgspec.Struct):
-    id: str
-    tokens: int
-    section: str = "messages"
-    kind: str = "text"
-
-
-class _Breakpoint(msgspec.Struct):
-    block: str
-    ttl: str = "5m"
-    auto: bool = False
-    create: bool = False
-
-
-class _Iteration(msgspec.Struct):
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write_5m: int = 0
-    cache_write_1h: int = 0
-
-
-class _Expect(msgspec.Struct):
-    output: int | None = None
-
-
-class _Step(msgspec.Struct):
-    at_s: float
-    blocks: list[_Block] = []
-    breakpoints: list[_Breakpoint] | None = None
-    params: dict[str, str | int | float | bool | None] | None = None
-    duration_s: float | None = None
-    first_token_s: float | None = None
-    iterations: list[_Iteration] | None = None
-    output: int | None = None
-    expect: _Expect | None = None
-
-    @property
-    def generated(self) -> int:
-        if self.output is not None:
-            return self.output
-        return (self.expect.output if self.expect else None) or 0
-
-    @property
-    def settings(self) -> dict[str, str]:
-        given = (self.params or {}).items()
-        return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given}
-
-
-class _Example(msgspec.Struct):
-    name: str
-    steps: list[_Step]
-    provider: str | None = None
-    model: str | None = None
-    rule: str | None = None
-    prices_per_mtok: dict[str, str | float | None] | None = None
-    min_cacheable_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +124,7 @@ def _same(a: Rates, b: Rates) -> bool:
 def simulate(examples: object, build: Build, choose: Choose, levels: Levels) -> list[Result]:
     """Serve every example by its cache model; see `analyzer.caching.simulate`."""
     try:
-        parsed = msgspec.convert(examples, list[_Example], strict=True)
+        parsed = msgspec.convert(examples, list[Example], strict=True)
     except msgspec.ValidationError as error:
         raise InputError(f"expected an array of cache examples: {error}") from error
     book = PriceBook.default()
@@ -185,7 +134,7 @@ def simulate(examples: object, build: Build, choose: Choose, levels: Levels) -> 
 
 
 def _run(
-    example: _Example, where: str, build: Build, choose: Choose, levels: Levels, book: PriceBook
+    example: Example, where: str, build: Build, choose: Choose, levels: Levels, book: PriceBook
 ) -> Result:
     name = _rule(example, choose)
     cache = build(name, example.min_cacheable_tokens)
@@ -203,7 +152,7 @@ def _run(
     return Result(name=example.name, steps=steps)
 
 
-def _rule(example: _Example, choose: Choose) -> str:
+def _rule(example: Example, choose: Choose) -> str:
     stated = example.rule or ""
     fits = [known for known in _RULES if stated.startswith(known)]
     if fits:
@@ -225,22 +174,23 @@ def _decimals(given: Mapping[str, str | float | None], where: str) -> dict[str, 
     return found
 
 
-def _uncached(step: _Step) -> bool:
+def _uncached(step: Step) -> bool:
     """OpenAI's explicit mode without a mark: nothing is looked up and nothing stored."""
     return step.settings.get("mode") == "explicit" and not step.breakpoints
 
 
-def _request(example: _Example, step: _Step, where: str, name: str, levels: Levels) -> Request:
+def _request(example: Example, step: Step, where: str, name: str, levels: Levels) -> Request:
     for i, block in enumerate(step.blocks):
-        if block.section not in _SECTIONS or block.tokens < 0:
+        if block.section not in SECTIONS or block.tokens < 0:
             raise InputError(
-                f"expected a section of {', '.join(_SECTIONS)} and tokens of 0 or more, got"
+                f"expected a section of {', '.join(SECTIONS)} and tokens of 0 or more, got"
                 f" {block.section!r} and {block.tokens} - at `{where}.blocks[{i}]`"
             )
     # Requests are hashed in the order in which the provider renders them.
-    blocks = sorted(step.blocks, key=lambda b: _SECTIONS.index(b.section))
+    model = step.settings.get("model") or example.model or ""
+    blocks = rendered(step.blocks, model)
     kinds = [b.kind for b in blocks]
-    collapse = name == "anthropic" and _collapses(example)
+    collapse = name in ("anthropic", "openai-5.6") and _collapses(example)
     settings = step.settings
     view = ListPrefix(
         [_digest(b) for b in blocks],
@@ -252,10 +202,10 @@ def _request(example: _Example, step: _Step, where: str, name: str, levels: Leve
         at=step.at_s,
         # Without a time to the first token, only a request that starts later can read.
         ready_at=ready if ready > step.at_s else math.nextafter(step.at_s, math.inf),
-        model=settings.get("model") or example.model or "",
+        model=model,
         prefix=view,
         marks=_marks(step, blocks, where, name),
-        scope="/".join(settings[k] for k in _SCOPES if k in settings),
+        scope="/".join(settings[k] for k in scope_keys(example.provider) if k in settings),
         tools_end=sum(b.section == "tools" for b in blocks),
         system_end=sum(b.section != "messages" for b in blocks),
         settings=levels(name, settings),
@@ -263,19 +213,19 @@ def _request(example: _Example, step: _Step, where: str, name: str, levels: Leve
     )
 
 
-def _digest(block: _Block) -> int:
+def _digest(block: Block) -> int:
     text = f"{block.section}\0{block.kind}\0{block.id}"
     return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
-def _collapses(example: _Example) -> bool:
+def _collapses(example: Example) -> bool:
     """Whether runs of calls or of results are one look-back position; Bedrock counts blocks."""
     if example.rule:
         return "per-block" not in example.rule
     return "bedrock" not in (example.provider or "").lower()
 
 
-def _marks(step: _Step, blocks: Sequence[_Block], where: str, name: str) -> tuple[Mark, ...]:
+def _marks(step: Step, blocks: Sequence[Block], where: str, name: str) -> tuple[Mark, ...]:
     marks: list[Mark] = []
     for i, point in enumerate(step.breakpoints or ()):
         place = f"{where}.breakpoints[{i}]"
@@ -289,14 +239,24 @@ def _marks(step: _Step, blocks: Sequence[_Block], where: str, name: str) -> tupl
         # Content may recur; the mark stands on its last appearance.
         end = ends[-1]
         # An automatic mark that lands on a block which cannot carry one walks back silently.
-        while point.auto and end > 0 and blocks[end - 1].kind == "thinking":
+        while point.auto and end > 0 and not may_carry_mark(blocks[end - 1]):
             end -= 1
-        if end:
-            marks.append(Mark(end, _ttl(point.ttl, place)))
+        mark = Mark(end, _ttl(point.ttl, place))
+        # An automatic mark on a block that is marked already changes nothing.
+        if end and not (point.auto and mark in marks):
+            marks.append(mark)
     marks.sort(key=lambda m: m.parts)
-    if name == "anthropic":
+    if name in ("anthropic", "bedrock"):
         _check_marks(marks, where)
+        marks = _with_server_marks(marks, blocks)
     return tuple(marks)
+
+
+def _with_server_marks(marks: list[Mark], blocks: Sequence[Block]) -> list[Mark]:
+    taken = {mark.parts for mark in marks}
+    ends = [n for n, block in enumerate(blocks, 1) if block.kind in SERVER_RESULTS]
+    added = [Mark(n, "5m") for n in ends if marks and n not in taken]
+    return sorted([*marks, *added], key=lambda m: m.parts)
 
 
 def _check_marks(marks: Sequence[Mark], where: str) -> None:
@@ -320,9 +280,7 @@ def _ttl(text: str, where: str) -> Ttl:
     return lifetimes[text]
 
 
-def _result(
-    served: Served, step: _Step, request: Request, prices: _Prices, name: str
-) -> StepResult:
+def _result(served: Served, step: Step, request: Request, prices: _Prices, name: str) -> StepResult:
     prompt = request.prefix.tokens(len(request.prefix))
     counts = (served.input, served.read, served.write_5m, served.write_1h, step.generated)
     rates = prices.rates(request.model, prompt)
@@ -347,7 +305,7 @@ def _result(
     )
 
 
-def _account(iterations: Sequence[_Iteration], prices: _Prices, model: str | None) -> StepResult:
+def _account(iterations: Sequence[Iteration], prices: _Prices, model: str | None) -> StepResult:
     """A response of several iterations: the bill is their sum, each in its own price tier."""
     total: Decimal | None = Decimal(0)
     for turn in iterations:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from analyzer.cli.advise import advise_command
 from analyzer.cli.base import Settings, default_db, stderr
 from analyzer.cli.demo import dashboard_command, demo_command
 from analyzer.cli.diagnose import diagnose_command
@@ -73,6 +74,7 @@ for _command in (
     diagnose_command,
     backtest_command,
     replay_command,
+    advise_command,
     simulate_command,
     policies_command,
     sources_command,

@@ -7,7 +7,7 @@ from typing import cast
 
 import click
 
-from analyzer.caching import CACHES, simulate
+from analyzer.caching import CACHES, PLACEMENTS, simulate
 from analyzer.cli.base import (
     Format,
     chosen,
@@ -47,6 +47,15 @@ cache_option = click.option(
     help="name, name:key=value,…, a recipe file, or module:Class; may be repeated.",
 )
 @cache_option
+@click.option(
+    "--placement",
+    default="recorded",
+    show_default=True,
+    metavar="SPEC",
+    help="Where the prompts are marked and for how long: "
+    + ", ".join(PLACEMENTS)
+    + "; ttl is 5m, 1h or mixed, as in system-end:ttl=1h or every:k=18,ttl=mixed.",
+)
 @format_option
 @click.pass_context
 def replay_command(
@@ -55,12 +64,13 @@ def replay_command(
     everything: bool,
     policies: tuple[str, ...],
     cache: str | None,
+    placement: str,
     form: Format,
 ) -> None:
     """What SESSIONS would have cost under other policies; the replay's error beside each saving."""
     with workspace(ctx) as space, progress_bar("replaying"):
         keys = space.keys(chosen(space, sessions, everything))
-        comparison = space.compare(keys, policies, cache)
+        comparison = space.compare(keys, policies, cache, placement)
     emit_table(comparison_table(comparison), form, comparison_document(comparison))
 
 

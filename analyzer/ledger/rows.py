@@ -31,8 +31,10 @@ AUTOMATIC_UNIT = 128
 AUTOMATIC_MINIMUM = 1_024
 """Automatic caches report reads in units of 128 tokens from 1,024 on. Source: OpenAI's prompt
 caching guide, read 2026-11; other automatic caches use smaller units, which this rounds down."""
-UNPROMISED = ("none", "automatic", "vllm", "sglang")
+UNPROMISED = ("none", "automatic", "xai", "kimi", "qwen", "minimax", "vllm", "sglang")
 """Cache rules of providers of which some have no cache, or have it switched off."""
+ASKED = ("anthropic", "bedrock")
+"""Cache rules that do nothing unless a request marks what to cache."""
 UNSEEN_CUT = 60
 """Tokens that a broken step must have cut before its prompt is known to hold unseen stubs."""
 COMPACTED = 0.5
@@ -326,7 +328,7 @@ def _is_automatic(lane: Lane) -> bool:
     if any(step.usage.cache_read for step in used if step.usage):
         return True
     rule = cache_for(used[0].provider, used[0].model) if used else "none"
-    if rule == "anthropic":
+    if rule in ASKED:
         return False
     return rule not in UNPROMISED or not any(
         _continues(before, now) for before, now in pairwise(used)
@@ -383,5 +385,5 @@ def lifetime(row: StepRow) -> int | None:
         return TTL_SECONDS[row.ttl]
     usages = (row.usage, row.previous.usage if row.previous else None)
     wrote = any(usage and usage.cache_write for usage in usages)
-    asked = cache_for(row.record.provider, row.record.model) == "anthropic"
+    asked = cache_for(row.record.provider, row.record.model) in ASKED
     return TTL_SECONDS["5m"] if wrote and asked else None

@@ -7,7 +7,6 @@ Outside packages register under the entry point group `analyzer.policies`.
 from __future__ import annotations
 
 import importlib
-import inspect
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from analyzer.errors import InputError, UsageError
 from analyzer.policies.base import Forecast, Policy, Turn
 from analyzer.policies.recipe import Recipe
 from analyzer.policies.recorded import Recorded
-from analyzer.policies.spec import Parameter, Value, join, split, typed
+from analyzer.specs import Parameter, Value, join, parameters, split, typed
 
 __all__ = [
     "POLICIES",
@@ -84,8 +83,8 @@ def spec(policy: Policy) -> str:
     name = policy.name
     if POLICIES.get(name) is not kind and not _is_entry_point(name):
         name = f"{kind.__module__}:{kind.__qualname__}"
-    given = {key: getattr(policy, key) for key in _parameters(kind)}
-    return join(name, [(k, v) for k, v in given.items() if v != _parameters(kind)[k].default])
+    given = {key: getattr(policy, key) for key in parameters(kind)}
+    return join(name, [(k, v) for k, v in given.items() if v != parameters(kind)[k].default])
 
 
 def _is_entry_point(name: str) -> bool:
@@ -134,18 +133,9 @@ def _load_class(module: str, attribute: str) -> Callable[..., Policy]:
     return cast("Callable[..., Policy]", loaded)
 
 
-def _parameters(kind: Callable[..., Policy]) -> dict[str, Parameter]:
-    """What a class can be built with that a spec can set."""
-    return {
-        name: Parameter(argument.default)
-        for name, argument in inspect.signature(kind).parameters.items()
-        if isinstance(argument.default, str | int | float | bool)
-    }
-
-
 def _class(name: str, kind: Callable[..., Policy]) -> Preset:
     title = getattr(kind, "title", None) or (kind.__doc__ or "").strip().partition("\n")[0]
-    return Preset(name, str(title), "", _parameters(kind), lambda values: kind(**values))
+    return Preset(name, str(title), "", parameters(kind), lambda values: kind(**values))
 
 
 class _Toml(msgspec.Struct, forbid_unknown_fields=True):

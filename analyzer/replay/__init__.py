@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from analyzer.caching import AS_RECORDED, Placement, placement_spec
 from analyzer.policies import Policy, Recorded, spec
 from analyzer.replay.base import (
+    BreakpointRule,
     CacheFactory,
     Event,
     Events,
     LaneKey,
     LaneState,
-    Placement,
     Prices,
     ReplayLane,
     ReplayStep,
@@ -23,7 +24,7 @@ from analyzer.replay.base import (
 from analyzer.replay.context import build_lane
 from analyzer.replay.engine import Run
 from analyzer.replay.fast import fast_state
-from analyzer.replay.fast.marked import BreakpointRule, marked_run
+from analyzer.replay.fast.marked import marked_run
 from analyzer.replay.fast.recorded import recorded_run
 from analyzer.replay.fidelity import (
     CAUSES,
@@ -74,41 +75,52 @@ def replay(
     cache: CacheFactory,
     book: Prices,
     *,
-    placement: Placement = "recorded",
+    placement: Placement = AS_RECORDED,
     carried: bool = True,
     events: Events | None = None,
     warm: Mapping[LaneKey, int] | None = None,
     engine: Engine = "fast",
+    measured: bool = True,
 ) -> ReplayResult:
     """Send lanes again under a policy, all of them over one fresh cache, in time order.
 
     A carried replay takes the recorded usage as long as a lane's prompts are those that were
     recorded, and from then on the model's prediction with the recorded `events` (see `losses`). A
-    blind one predicts everything; `warm` is what others keep in the cache of a lane's beginning
-    (see `warm_beginnings`). Open-loop: recorded outputs and times stay. Raises `LawError`
-    where a law of the replay does not hold.
+    blind one predicts everything, and so does one with another `placement` than the recorded, whose
+    usage the recording cannot tell, and one that is not `measured`; `warm` is what others keep in
+    the cache of a lane's beginning (see `warm_beginnings`). Open-loop: recorded outputs and times
+    stay. Raises `LawError` where a law of the replay does not hold.
     """
     model = cache()
+    measured = measured and carried and placement == AS_RECORDED
     done: dict[int, LaneReplay] = {}
-    if engine == "fast" and carried and isinstance(policy, Recorded):
+    if engine == "fast" and measured and isinstance(policy, Recorded):
         recorded = recorded_run(lanes, policy, placement, book)
         done.update(enumerate(recorded or ()))
     elif engine == "fast" and isinstance(model, BreakpointRule):
         struck = {key for (key, _), e in (events or {}).items() if not e.own} if carried else set()
+        # What comes from outside the lanes (a loss, a warm beginning) takes the other engine.
+        struck |= (warm or {}).keys()
         for group in _strangers(lanes):
             members = [lanes[k] for k in group]
             if not struck.isdisjoint(lane.key for lane in members):
                 continue
-            if warm and not warm.keys().isdisjoint(lane.key for lane in members):
-                continue
-            out = marked_run(members, policy, placement, model, book, carried)
+            out = marked_run(members, policy, placement, model, book, measured)
             done.update(zip(group, out or (), strict=False))
     rest = [k for k in range(len(lanes)) if k not in done]
     others = [lanes[k] for k in rest]
-    run = Run(model, book, carried=carried, events=events or {}, warm=warm)
+    run = Run(
+        model,
+        book,
+        carried=carried,
+        events=events or {},
+        measured=measured,
+        placed=placement != AS_RECORDED,
+        warm=warm,
+    )
     done.update(zip(rest, run.run(others, _states(others, policy, placement, engine)), strict=True))
     replayed = tuple(done[k] for k in range(len(lanes)))
-    return ReplayResult(spec(policy), model.name, placement, carried, replayed)
+    return ReplayResult(spec(policy), model.name, placement_spec(placement), carried, replayed)
 
 
 def _strangers(lanes: Sequence[ReplayLane]) -> list[list[int]]:
@@ -136,7 +148,7 @@ def losses(lanes: Sequence[ReplayLane], cache: CacheFactory, book: Prices) -> Ev
     """
     found: dict[tuple[LaneKey, int], Event] = {}
     run = Run(cache(), book, carried=False, events={}, learn=found)
-    run.run(lanes, _states(lanes, Recorded(), "recorded", "fast"))
+    run.run(lanes, _states(lanes, Recorded(), AS_RECORDED, "fast"))
     return found
 
 
@@ -159,8 +171,8 @@ def backtest(
     blind = replay(lanes, Recorded(), cache, book, carried=False, warm=warm)
     model = cache()
     run = Run(model, book, carried=True, events=carry, measured=False)
-    out = run.run(lanes, _states(lanes, Recorded(), "recorded", "fast"))
-    carried = ReplayResult("recorded", model.name, "recorded", True, out)
+    out = run.run(lanes, _states(lanes, Recorded(), AS_RECORDED, "fast"))
+    carried = ReplayResult("recorded", model.name, placement_spec(AS_RECORDED), True, out)
     return compare(lanes, recorded, blind, carried, [key.session for key, _ in carry])
 
 

@@ -11,20 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from analyzer.caching.base import CacheModel, Mark, PrefixView, mix
+from analyzer.caching.base import BreakpointTerms, CacheModel, Mark, PrefixView, mix
+from analyzer.caching.placement import Placement
 from analyzer.edits import CostClass, SummaryCall
 from analyzer.model import Part, SessionKey, Ttl, Usage
 from analyzer.policies.base import Floats, Ints, Policy, RedLines, Scale, content_size
 from analyzer.pricing import Rates
-
-Placement = Literal["recorded", "standard"]
-"""recorded: the recording's own breakpoints, mapped to the new prompt (standard where it shows
-none). standard: the end of the system prompt and the end of the prompt."""
 
 MASK = (1 << 64) - 1
 BREAK_TOKENS = 2000
@@ -137,7 +134,7 @@ class ReplayStep:
     anchors: tuple[Anchor, ...]
     """The same, by what they stand behind."""
     ttl: Ttl
-    """Lifetime that usage shows, for the standard placement."""
+    """Lifetime that usage shows, for placements that name none."""
     settings: tuple[tuple[str, str], ...]
     """Request parameters that belong to the cache key."""
     usage: Usage | None
@@ -339,6 +336,18 @@ class LaneState(Protocol):
 
     def advance(self, step: int, exchange: Exchange) -> Outgoing:
         """Prepare the request of the next step; steps come in order."""
+        ...
+
+
+@runtime_checkable
+class BreakpointRule(Protocol):
+    """A cache that stores and finds prefixes as `caching.breakpoints` describes."""
+
+    name: ClassVar[str]
+
+    @property
+    def breakpoint_rule(self) -> BreakpointTerms:
+        """The numbers of the rule."""
         ...
 
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzer.caching import settings_levels
-from analyzer.caching.base import CacheModel, Mark, PrefixView, Request, Served
+from analyzer.caching.base import BreakpointTerms, CacheModel, Mark, PrefixView, Request, Served
 from analyzer.edits import SummaryCall
 from analyzer.model import Usage
 from analyzer.replay.base import (
     BREAK_SHARE,
     BREAK_TOKENS,
     CACHED_CLASSES,
+    BreakpointRule,
     Event,
     Events,
     LaneKey,
@@ -56,20 +57,23 @@ class Run:
         carried: bool,
         events: Events,
         measured: bool = True,
+        placed: bool = False,
         learn: dict[tuple[LaneKey, int], Event] | None = None,
         warm: Mapping[LaneKey, int] | None = None,
     ) -> None:
         """`events` are what the recording shows and the model cannot know; for carried replays only.
 
         `measured`: a carried replay takes recorded usage while prompts are the recorded ones.
-        `learn` is filled with the reads that the model does not foresee. `warm` are the tokens of a
-        lane's tools and system prompt that others keep in the cache.
+        `placed`: the marks are others than those that were recorded. `learn` is filled with the
+        reads that the model does not foresee. `warm` are the tokens of a lane's tools and system
+        prompt that others keep in the cache.
         """
         self.cache = cache
         self.book = book
         self.carried = carried
         self.events = events if carried else {}
         self.measured = carried and measured
+        self.placed = placed
         self.learn = learn
         self.warm = warm or {}
         self._known_levels: dict[tuple[tuple[str, str], ...], tuple[str, str, str]] = {}
@@ -154,11 +158,7 @@ class Run:
         if event is not None and not (event.own and track.deviated):
             self.cache.forget(request, event.read_tokens)
             served = self.cache.serve(request)
-            # Of a prompt that is no longer the recorded one, only the head is known to be the same.
-            known = outgoing.view.tokens(
-                outgoing.system_end if track.deviated else len(outgoing.view)
-            )
-            served = _lifted(served, min(event.read_tokens, known))
+            served = _lifted(served, self._known_read(event, track, outgoing, request))
         else:
             if self.learn is not None:
                 self._learn(self.learn, track, n, request)
@@ -170,6 +170,21 @@ class Run:
         if usage is None or not usage.knows_cache or track.deviated or not self.measured:
             usage = _billed(served, track.lane.tail_input, now.output)
         self._record(track, n, now, outgoing, usage)
+
+    def _known_read(self, event: Event, track: _Track, outgoing: Outgoing, request: Request) -> int:
+        """Tokens of a recorded read that the prompt of the replay would have met too."""
+        # Of a prompt that is no longer the recorded one, only the head is known to be the same.
+        known = outgoing.view.tokens(outgoing.system_end if track.deviated else len(outgoing.view))
+        read = min(event.read_tokens, known)
+        if not self.placed or not isinstance(self.cache, BreakpointRule):
+            return read
+        rule = self.cache.breakpoint_rule
+        if looks_up(request, read, rule):
+            return read
+        # A read that the recorded marks do not explain either says nothing against other marks.
+        recorded = () if self._now is None else self._now.marks
+        explained = looks_up(replace(request, marks=recorded), read, rule)
+        return 0 if explained or not request.marks else read
 
     def _learn(
         self,
@@ -222,6 +237,19 @@ class Run:
             paid = self.book.cost_float(usage, model, now.when, now.provider)
             track.out.add_call(n, usage, paid)
         track.calls.clear()
+
+
+def looks_up(request: Request, tokens: int, rule: BreakpointTerms) -> bool:
+    """Whether a mark's window holds the end of a prefix of about so many tokens."""
+    view = request.prefix
+    place = int if rule.per_block else view.position
+    slack = max(READ_TOLERANCE, tokens // 100)
+    near = [n for n in range(1, len(view) + 1) if abs(view.tokens(n) - tokens) <= slack]
+    return any(
+        n <= mark.parts and place(mark.parts) - place(n) < rule.lookback
+        for mark in request.marks
+        for n in near
+    )
 
 
 def _lifted(served: Served, read: int) -> Served:

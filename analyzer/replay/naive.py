@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from analyzer.caching.base import ListPrefix, Mark, collapsed_runs
+from analyzer.caching.placement import Layout, Placement
 from analyzer.edits import Edit, Summarize, apply, arrange
 from analyzer.errors import LawError
 from analyzer.model import Part
 from analyzer.policies import Policy, Recorded, Turn
 from analyzer.policies.base import Judge
-from analyzer.replay.base import Exchange, Outgoing, Placement, ReplayLane, digest64
+from analyzer.replay.base import Exchange, Outgoing, ReplayLane, digest64
 
 
 class _Entry(NamedTuple):
@@ -120,9 +121,14 @@ class NaiveLane:
     def _marks(self, step: int, entries: Sequence[_Entry]) -> tuple[Mark, ...]:
         now = self.lane.steps[step]
         head = len(self.lane.heads[now.head].parts)
-        if self.placement == "standard" or not self.lane.marked:
-            end = Mark(len(entries), now.ttl)
-            return (Mark(head, now.ttl), end) if head else (end,)
+        own = (lambda: self._anchored(step, entries)) if self.lane.marked else None
+        parts = [e.part for e in entries]
+        return self.placement.marks(Layout(parts, len(parts), head, now.ttl, own))
+
+    def _anchored(self, step: int, entries: Sequence[_Entry]) -> tuple[Mark, ...]:
+        """The recorded marks, moved with the parts they stand behind."""
+        now = self.lane.steps[step]
+        head = len(self.lane.heads[now.head].parts)
         marks: dict[int, Mark] = {}
         for where, index, ttl in now.anchors:
             count = len(entries)

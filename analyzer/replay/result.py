@@ -9,7 +9,7 @@ from functools import cached_property
 from analyzer.errors import LawError
 from analyzer.model import Usage
 from analyzer.policies.base import RedLines
-from analyzer.replay.base import LaneKey, Placement
+from analyzer.replay.base import LaneKey
 
 
 @dataclass
@@ -66,7 +66,8 @@ class ReplayResult:
     policy: str
     """Spec of the policy."""
     cache: str
-    placement: Placement
+    placement: str
+    """Spec of the placement."""
     carried: bool
     lanes: tuple[LaneReplay, ...]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analyzer.comparison import Comparison
 from analyzer.errors import UsageError
 from analyzer.policies import parse_spec, presets
-from analyzer.policies.spec import split
+from analyzer.specs import split
 from analyzer.views.table import Column, Row, Table, usd
 
 PRESET_COLUMNS: tuple[Column, ...] = (

@@ -78,6 +78,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
     return {
         "sessions": [key.session_id for key in comparison.sessions],
         "caches": dict(comparison.caches),
+        "placement": comparison.placement,
         "fidelity": fidelity_document(comparison.fidelity, comparison.left_out),
         "recorded": result_row("recorded", comparison.recorded),
         "policies": [
@@ -104,6 +105,8 @@ def comparison_table(comparison: Comparison) -> Table:
         title = f"Recorded {bill}; {best.spec} would have cost {usd(best.result.cost_usd)}"
     rules = ", ".join(f"{name} ({why})" for name, why in comparison.caches.items())
     note = f"cache: {rules}; {OPEN_LOOP}"
+    if comparison.placement != "recorded":
+        note = f"marks of the policies: {comparison.placement}; {note}"
     if comparison.left_out:
         note += f"; {len(comparison.left_out)} lanes left out: {comparison.left_out[0].reason}"
     return Table(title, POLICY_COLUMNS, rows, note)

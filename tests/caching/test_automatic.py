@@ -123,7 +123,7 @@ def test_forgetting_shortens_an_automatic_prefix() -> None:
     ("provider", "model", "rule"),
     [
         ("anthropic", None, "anthropic"),
-        ("bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic"),
+        ("bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "bedrock"),
         ("openrouter", "anthropic/claude-opus-4.8", "anthropic"),
         (None, "gpt-4o-2024-08-06", "openai"),
         ("openai", "gpt-5.4", "openai"),
@@ -132,7 +132,7 @@ def test_forgetting_shortens_an_automatic_prefix() -> None:
         (None, "deepseek/deepseek-chat", "deepseek"),
         ("google", "gemini-2.5-pro", "gemini"),
         ("vllm", "some-model", "vllm"),
-        (None, "grok-4.7", "automatic"),
+        (None, "grok-4.7", "xai"),
         (None, "<synthetic>", "none"),
         (None, None, "none"),
     ],

@@ -15,7 +15,7 @@ from analyzer.edits import Edit
 from analyzer.errors import InputError, UsageError
 from analyzer.policies import POLICIES, Recipe, Turn, parse_spec, presets, spec
 from analyzer.policies.base import Memory
-from analyzer.policies.spec import join, split
+from analyzer.specs import join, split
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def test_an_unknown_parameter_is_refused_with_those_that_exist() -> None:
         ("sliding-stubs:keep=-1", "expected 'keep' from 0.0"),
         ("watermarks:snip_at=nan", "expected 'snip_at' from 0.0 to 1.0, got nan"),
         ("raw:keep=3", "no parameter 'keep'; it takes: none"),
-        ("keep=3", "put the policy's name in front"),
+        ("keep=3", "put the name in front"),
         ('sliding-stubs:placeholder="open', "expected a closing quote"),
         ("tests.policies.test_spec:Missing", "expected a policy class"),
         ("pathlib:Path", "to have edits"),

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.caching import CACHES
+from analyzer.caching.placement import AS_RECORDED, parse_placement
 from analyzer.model import Lane
 from analyzer.policies import parse_spec
 from analyzer.policies.base import RedLines
 from analyzer.pricing import PriceBook
-from analyzer.replay import Engine, LaneReplay, Placement, ReplayResult, build_lane, replay
+from analyzer.replay import Engine, LaneReplay, ReplayResult, build_lane, replay
 from analyzer.replay.fast.marked import BreakpointRule, marked_run
 from tests.replay.recordings import (
     STUB,
@@ -34,6 +35,11 @@ from tests.replay.recordings import (
 BOOK = PriceBook.default()
 SEARCHED = (("web_searches", 2),)
 ENGINES: tuple[Engine, ...] = ("fast", "naive")
+PLACEMENTS = [
+    *("recorded", "recorded", "recorded:ttl=1h", "recorded:ttl=mixed", "none", "end:ttl=5m"),
+    *("system-end", "system-end:ttl=5m", "system-end:ttl=1h", "system-end:ttl=mixed"),
+    *("turn-end", "turn-end:ttl=mixed", "every:k=7", "every:k=3,ttl=mixed"),
+]
 SPECS = [
     "recorded",
     "raw",
@@ -102,17 +108,23 @@ def random_lane(seed: int, steps: int, session: str) -> Lane:
     steps=st.integers(1, 24),
     spec=st.sampled_from(SPECS),
     cache=st.sampled_from(list(CACHES)),
-    placement=st.sampled_from(["recorded", "standard"]),
+    placement=st.sampled_from(PLACEMENTS),
     carried=st.booleans(),
 )
 def test_fast_and_naive_agree_to_the_token(
-    seed: int, steps: int, spec: str, cache: str, placement: Placement, carried: bool
+    seed: int, steps: int, spec: str, cache: str, placement: str, carried: bool
 ) -> None:
     lanes = [build_lane(random_lane(seed + k, steps, f"s{k}")) for k in range(2)]
     policy = parse_spec(spec)
     fast, naive = (
         replay(
-            lanes, policy, CACHES[cache], BOOK, placement=placement, carried=carried, engine=engine
+            lanes,
+            policy,
+            CACHES[cache],
+            BOOK,
+            placement=parse_placement(placement),
+            carried=carried,
+            engine=engine,
         )
         for engine in ENGINES
     )
@@ -187,7 +199,7 @@ def steady_lane(seed: int, session: str, steps: int) -> Lane:
         [*SPECS, "watermarks:window=20000,protect_tokens=1000,summary_tokens=100"]
     ),
     cache=st.sampled_from(["anthropic", "anthropic-grace"]),
-    placement=st.sampled_from(["recorded", "standard"]),
+    placement=st.sampled_from(PLACEMENTS),
     carried=st.booleans(),
     served=st.booleans(),
 )
@@ -197,7 +209,7 @@ def test_whole_columns_agree_with_one_request_after_the_other(
     lanes: int,
     spec: str,
     cache: str,
-    placement: Placement,
+    placement: str,
     carried: bool,
     served: bool,
 ) -> None:
@@ -209,7 +221,7 @@ def test_whole_columns_agree_with_one_request_after_the_other(
             parse_spec(spec),
             CACHES[cache],
             BOOK,
-            placement=placement,
+            placement=parse_placement(placement),
             carried=carried,
             engine=engine,
         )
@@ -223,7 +235,7 @@ def test_an_ordinary_agent_is_worked_out_in_whole_columns(spec: str) -> None:
     cache = CACHES["anthropic"]()
     assert isinstance(cache, BreakpointRule)
     lanes = [build_lane(with_usage(agent(40, seed=n))) for n in (1, 2)]
-    out = marked_run(lanes, parse_spec(spec), "recorded", cache, BOOK, True)
+    out = marked_run(lanes, parse_spec(spec), AS_RECORDED, cache, BOOK, True)
     assert out is not None
     assert [len(lane.prompt) for lane in out] == [40, 40]
 
@@ -232,7 +244,7 @@ def test_lanes_that_begin_alike_are_sent_request_by_request() -> None:
     cache = CACHES["anthropic"]()
     assert isinstance(cache, BreakpointRule)
     lanes = [build_lane(agent(10)), build_lane(agent(10))]
-    assert marked_run(lanes, parse_spec("raw"), "recorded", cache, BOOK, True) is None
+    assert marked_run(lanes, parse_spec("raw"), AS_RECORDED, cache, BOOK, True) is None
     fast, naive = (
         replay(lanes, parse_spec("raw"), CACHES["anthropic"], BOOK, carried=False, engine=engine)
         for engine in ENGINES

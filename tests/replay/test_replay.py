@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 
 from analyzer.caching import CACHES, ListPrefix, Mark, Request, Served
+from analyzer.caching.placement import AS_RECORDED, SystemEnd
 from analyzer.edits import Drop, Edit, Replace, ServerDelete, rewritten
 from analyzer.errors import LawError
 from analyzer.model import Breakpoint
@@ -286,14 +287,14 @@ def test_recorded_marks_move_with_their_parts() -> None:
     # Its part is gone by now; behind the texts of two answers is the nearest place that is left.
     assert marks == (Mark(3, "1h"), Mark(6, "1h"), Mark(length, "5m"))
     Watching.seen.clear()
-    replay([built], parse_spec("raw"), Watching, BOOK, placement="standard")
+    replay([built], parse_spec("raw"), Watching, BOOK, placement=SystemEnd())
     marks, length, _ = Watching.seen[-1]
     assert [mark.parts for mark in marks] == [3, length]
 
 
 def test_prompts_of_the_fast_engine_have_the_digests_of_real_prompts() -> None:
     policy = parse_spec("watermarks:window=5000,protect_tokens=900,summary_tokens=100")
-    fast, naive = (make(HEALTHY, policy, "recorded") for make in (fast_state, NaiveLane))
+    fast, naive = (make(HEALTHY, policy, AS_RECORDED) for make in (fast_state, NaiveLane))
     quiet = _Quiet()
     for n in range(len(HEALTHY.steps)):
         a, b = fast.advance(n, quiet).view, naive.advance(n, quiet).view

@@ -11,11 +11,13 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from analyzer.caching.base import Mark
+from analyzer.caching.placement import AS_RECORDED, Layout, Placement
 from analyzer.edits import Edit, Placed, Replace, Summarize, arrange
 from analyzer.model import Part
 from analyzer.policies import Forecast, Policy, Recipe, Recorded, Turn
@@ -25,7 +27,6 @@ from analyzer.replay.base import (
     Exchange,
     LaneState,
     Outgoing,
-    Placement,
     ReplayLane,
     digest64,
 )
@@ -85,6 +86,7 @@ class FastLane:
         self.lane = lane
         self.policy = policy
         self.placement = placement
+        self.moves_recorded = lane.marked and placement == AS_RECORDED
         self.judge = Judge(policy)
         self.red_lines = self.judge.lines
         self.prompt_tokens: list[int] = []
@@ -329,10 +331,16 @@ class FastLane:
         self.wake = self.policy.next_step(Forecast(used, lane.gaps, lane.windows), start)
 
     def _marks(self, step: int) -> tuple[Mark, ...]:
+        if self.moves_recorded:
+            return self._anchored(step)
+        slots, ttl = self.slots, self.lane.steps[step].ttl
+        own = partial(self._anchored, step) if self.lane.marked else None
+        layout = Layout(slots.parts, slots.visible, self.head_length, ttl, own)
+        return self.placement.marks(layout)
+
+    def _anchored(self, step: int) -> tuple[Mark, ...]:
+        """The recorded marks, moved with the parts they stand behind."""
         now, slots = self.lane.steps[step], self.slots
-        if self.placement == "standard" or not self.lane.marked:
-            end = Mark(slots.visible, now.ttl)
-            return (Mark(self.head_length, now.ttl), end) if self.head_length else (end,)
         marks: dict[int, Mark] = {}
         for where, index, ttl in now.anchors:
             if where == "end":

@@ -9,37 +9,25 @@ gives up, and the engine sends the lanes request by request.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from analyzer.caching import settings_levels
 from analyzer.caching.base import Mark, PrefixView
+from analyzer.caching.placement import Placement, RecordedMarks, SystemEnd
 from analyzer.edits import SummaryCall
 from analyzer.model import TTL_SECONDS, Ttl, Usage
 from analyzer.policies import Policy, Recipe
 from analyzer.policies.base import Ints
-from analyzer.replay.base import CACHED_CLASSES, Placement, Prices, ReplayLane
+from analyzer.replay.base import CACHED_CLASSES, BreakpointRule, Prices, ReplayLane
 from analyzer.replay.fast import NOWHERE, FastLane
 from analyzer.replay.fast.lanecost import Predicted, assemble
 from analyzer.replay.result import LaneReplay
 
 Bools = npt.NDArray[np.bool_]
-
-
-@runtime_checkable
-class BreakpointRule(Protocol):
-    """A cache that stores and finds prefixes as `caching.breakpoints` describes."""
-
-    name: ClassVar[str]
-
-    @property
-    def breakpoint_rule(self) -> tuple[Callable[[str], int], int, float]:
-        """Smallest stored prefix by model, positions looked back, and stretch of lifetimes."""
-        ...
 
 
 class _GiveUp(Exception):  # noqa: N818 - a signal inside this module
@@ -64,8 +52,14 @@ def _opening(lane: ReplayLane) -> tuple[bytes, ...]:
 
 def _lifetime(lane: ReplayLane, placement: Placement) -> Ttl | None:
     """Lifetime of the marks behind head and prompt; None where marks are others or differ."""
-    usual = placement == "standard" or not lane.marked
-    return lane.shown_ttl if usual else lane.usual_marks
+    if not isinstance(placement, SystemEnd | RecordedMarks):
+        return None
+    moved = lane.marked and isinstance(placement, RecordedMarks)
+    shown = lane.usual_marks if moved else lane.shown_ttl
+    if not placement.ttl or (moved and shown is None):
+        return shown
+    named: dict[str, Ttl] = {"5m": "5m", "1h": "1h"}
+    return named.get(placement.ttl)
 
 
 def _plain(lane: ReplayLane, placement: Placement) -> bool:
@@ -117,9 +111,10 @@ class MarkedLane:
         ttl = _lifetime(lane, placement)
         assert ttl is not None
         self.ttl: Ttl = ttl
-        minimum, self.lookback, stretch = cache.breakpoint_rule
-        self.least = minimum(lane.steps[0].model)
-        self.seconds = TTL_SECONDS[ttl] * stretch
+        rule = cache.breakpoint_rule
+        self.lookback, self.per_block = rule.lookback, rule.per_block
+        self.least = rule.minimum(lane.steps[0].model)
+        self.seconds = TTL_SECONDS[ttl] * rule.stretch
         self.head = self.state.head_length
         self.cache = cache.name
         self.at, self.ready = lane.times
@@ -153,10 +148,14 @@ class MarkedLane:
                     continue
             n += 1
 
+    def _places(self, counts: Ints) -> Ints:
+        """Look-back positions of prompts of so many parts."""
+        return counts if self.per_block else self.state.slots.all_positions(counts)
+
     def _unquiet(self) -> list[int]:
         """Steps that do not simply read what the step before sent, whatever the policy."""
         lane = self.lane
-        position = self.state.slots.all_positions(lane.stops + self.head)
+        position = self._places(lane.stops + self.head)
         ready = np.array(self.ready)
         at = np.array(self.at)
         plain = (at[1:] - at[:-1] < self.seconds) & (ready[:-1] <= at[1:])
@@ -175,14 +174,15 @@ class MarkedLane:
         self.read[start + 1 : stop] = totals[:-1]
         state.prompt_tokens.extend(totals.tolist())
         self.parts[start:stop] = counts.tolist()
-        self.positions[start:stop] = slots.all_positions(counts).tolist()
+        self.positions[start:stop] = self._places(counts).tolist()
         self.paths.steps.extend(range(start, stop))
 
     def _serve(self, n: int, head_found: bool) -> None:
         """One step by the rule of the cache."""
         slots = self.state.slots
         count, total = slots.visible, self.state.prompt_tokens[n]
-        self.parts[n], self.positions[n] = count, slots.position(count)
+        self.parts[n] = count
+        self.positions[n] = count if self.per_block else slots.position(count)
         self.total[n] = total
         self.digest[n] = slots.digest(count)
         hit = self._hit(n)

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from analyzer.caching.base import Mark, mix
+from analyzer.caching.placement import Layout, Placement
 from analyzer.edits import diff
 from analyzer.model import Part
 from analyzer.policies import Policy
@@ -17,7 +18,6 @@ from analyzer.replay.base import (
     MASK,
     Exchange,
     Outgoing,
-    Placement,
     Prices,
     ReplayLane,
     ReplayStep,
@@ -128,7 +128,5 @@ class RecordedLane:
         )
 
     def _marks(self, now: ReplayStep, head: int) -> tuple[Mark, ...]:
-        if self.placement == "recorded" and self.lane.marked:
-            return now.marks
-        end = Mark(len(self), now.ttl)
-        return (Mark(head, now.ttl), end) if head else (end,)
+        own = (lambda: now.marks) if self.lane.marked else None
+        return self.placement.marks(Layout(self._parts, len(self), head, now.ttl, own))

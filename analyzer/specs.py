@@ -1,12 +1,13 @@
-"""The text form of a policy: `name:key=value,key=value`.
+"""The text form of a plug-in with parameters: `name:key=value,key=value` (policies, placements).
 
 Owns splitting, quoting and typing of values; which names exist is the caller's knowledge.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from analyzer.errors import UsageError
@@ -24,6 +25,15 @@ class Parameter:
     high: float | None = None
 
 
+def parameters(kind: Callable[..., object]) -> dict[str, Parameter]:
+    """What a class can be built with that a spec can set."""
+    return {
+        name: Parameter(argument.default)
+        for name, argument in inspect.signature(kind).parameters.items()
+        if isinstance(argument.default, str | int | float | bool)
+    }
+
+
 def split(spec: str) -> tuple[str, dict[str, str]]:
     """Name and raw parameters of a spec. Raises `UsageError` on a malformed one.
 
@@ -33,7 +43,7 @@ def split(spec: str) -> tuple[str, dict[str, str]]:
     name, colon, _ = head.rpartition(":") if equals else (spec, "", "")
     if equals and not colon:
         raise UsageError(
-            f"expected 'name:key=value,key=value', got {spec!r}; put the policy's name in front"
+            f"expected 'name:key=value,key=value', got {spec!r}; put the name in front"
         )
     rest = spec[len(name) + 1 :] if equals else ""
     out: dict[str, str] = {}
@@ -75,8 +85,10 @@ def _quoted(value: Value) -> str:
     return value if plain else json.dumps(value, ensure_ascii=False)
 
 
-def typed(policy: str, raw: Mapping[str, str], known: Mapping[str, Parameter]) -> dict[str, Value]:
-    """Raw parameters in the types of their defaults.
+def typed(
+    name: str, raw: Mapping[str, str], known: Mapping[str, Parameter], what: str = "policy"
+) -> dict[str, Value]:
+    """Raw parameters in the types of their defaults; `what` is the kind of thing that has the name.
 
     Raises `UsageError` for an unknown name, a value of another type, or one out of bounds.
     """
@@ -84,27 +96,25 @@ def typed(policy: str, raw: Mapping[str, str], known: Mapping[str, Parameter]) -
     for key, text in raw.items():
         if key not in known:
             takes = ", ".join(known) if known else "none"
-            raise UsageError(f"policy {policy!r} has no parameter {key!r}; it takes: {takes}")
-        out[key] = _convert(policy, key, text, known[key])
+            raise UsageError(f"{what} {name!r} has no parameter {key!r}; it takes: {takes}")
+        out[key] = _convert(f"{what} {name!r}", key, text, known[key])
     return out
 
 
-def _convert(policy: str, key: str, text: str, parameter: Parameter) -> Value:
+def _convert(owner: str, key: str, text: str, parameter: Parameter) -> Value:
     kind = type(parameter.default)
     if kind is str:
         return text
     if kind is bool:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise UsageError(f"policy {policy!r}: expected true or false for {key!r}, got {text!r}")
+        raise UsageError(f"{owner}: expected true or false for {key!r}, got {text!r}")
     try:
         value = int(text) if kind is int else float(text)
     except ValueError:
         wanted = "a whole number" if kind is int else "a number"
-        raise UsageError(
-            f"policy {policy!r}: expected {wanted} for {key!r}, got {text!r}"
-        ) from None
+        raise UsageError(f"{owner}: expected {wanted} for {key!r}, got {text!r}") from None
     low, high = parameter.low, parameter.high
     if not (low is None or value >= low) or not (high is None or value <= high):
-        raise UsageError(f"policy {policy!r}: expected {key!r} from {low} to {high}, got {text}")
+        raise UsageError(f"{owner}: expected {key!r} from {low} to {high}, got {text}")
     return value
