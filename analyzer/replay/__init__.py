@@ -84,12 +84,10 @@ def replay(
 ) -> ReplayResult:
     """Send lanes again under a policy, all of them over one fresh cache, in time order.
 
-    A carried replay takes the recorded usage as long as a lane's prompts are those that were
-    recorded, and from then on the model's prediction with the recorded `events` (see `losses`). A
-    blind one predicts everything, and so does one with another `placement` than the recorded, whose
-    usage the recording cannot tell, and one that is not `measured`; `warm` is what others keep in
-    the cache of a lane's beginning (see `warm_beginnings`). Open-loop: recorded outputs and times
-    stay. Raises `LawError` where a law of the replay does not hold.
+    A carried replay takes recorded usage as long as a lane's prompts are those that were recorded,
+    then the model's prediction with the recorded `events` (see `losses`). A blind one predicts
+    everything, as do one with another `placement` than the recorded and one that is not `measured`;
+    `warm` is what others keep of a lane's beginning (see `warm_beginnings`). Raises `LawError`.
     """
     model = cache()
     measured = measured and carried and placement == AS_RECORDED
