@@ -191,8 +191,8 @@ class Finding:
 
     @property
     def is_loss(self) -> bool:
-        """Whether it claims that something was paid again."""
-        return self.kind != ACCOUNTING
+        """Whether it claims that something was paid again; other findings only tell what would help."""
+        return self.kind != ACCOUNTING and (self.tokens > 0 or bool(self.wasted_usd))
 
     @property
     def first_step(self) -> int:

@@ -39,6 +39,16 @@ KINDS: tuple[str, ...] = tuple(
     )
 )
 """Every kind that a finding may have."""
+AT_DIVERGENCE = frozenset(
+    {
+        "serialisation-drift",
+        "volatile-prefix",
+        "breakpoint-volatile",
+        "thinking-stripped",
+        "history-mutated",
+    }
+)
+"""Causes read off the first part that differs: they explain one change, and the first names it."""
 HEALTHY = Verdict("healthy")
 FIRST = Verdict("first")
 NONE = Verdict("none")
@@ -90,7 +100,8 @@ def _judge(ledger: LaneLedger, row: StepRow) -> Verdict | None:
     answers = [verdict for rule in RULES if (verdict := rule.judge(case)) is not None]
     first = answers[0]
     # Mending the first cause uncovers the others; guesses and the residual class are no causes.
-    also = [v.kind for v in answers[1:-1] if not v.inferred]
+    same = AT_DIVERGENCE if first.kind in AT_DIVERGENCE else frozenset()
+    also = [v.kind for v in answers[1:-1] if not v.inferred and v.kind not in same]
     if row.new_stubs and first.kind != "history-mutated" and "history-mutated" not in also:
         also.append("history-mutated")
     return replace(

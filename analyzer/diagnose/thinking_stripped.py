@@ -61,7 +61,7 @@ class ThinkingStripped:
             return None
         thoughts = _last_turn(case)
         # The prompt must have become smaller than its text explains, or nothing was stripped.
-        if not thoughts or (row.cut_tokens or 0) <= 0:
+        if not thoughts or not case.cut_is_real:
             return None
         return Verdict(
             self.kind,

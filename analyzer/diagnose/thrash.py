@@ -10,6 +10,7 @@ from analyzer.ledger import LaneLedger, StepRow
 
 KIND = "compaction-thrash"
 MIN_EVENTS = 3
+LEAST_TOKENS = 2_000
 MAX_APART = 4
 """Steps from one compaction to the next inside a run."""
 REMEDY = (
@@ -32,7 +33,11 @@ def thrash_runs(ledger: LaneLedger, taken: set[int]) -> list[tuple[int, ...]]:
 
 
 def _is_event(row: StepRow) -> bool:
-    return row.compacted or row.record.compaction is not None
+    """Whether so much was cut at this step that it had to be written again."""
+    told = row.record.compaction
+    saved = told.tokens_saved if told is not None else None
+    much = max(row.cut_tokens or 0, saved or 0) >= LEAST_TOKENS
+    return (row.compacted or told is not None) and (much or row.is_break)
 
 
 def thrash_finding(

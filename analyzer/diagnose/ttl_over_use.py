@@ -5,12 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import ClassVar
 
-from analyzer.diagnose.base import Finding
+from analyzer.diagnose.base import Finding, total
 from analyzer.diagnose.lifetimes import SHORT, five_minutes_instead
 from analyzer.ledger import LaneLedger
 
 LEAST_USD = Decimal("0.05")
-LEAST_STEPS = 10
+LEAST_SHARE = Decimal("0.05")
+"""Of the lane's cost; less is the price of an insurance against a pause."""
+LEAST_STEPS = 20
 """A short lane does not show what pauses its user makes."""
 
 
@@ -30,7 +32,8 @@ class TtlOverUse:
         if len(wrote) < LEAST_STEPS or any(gap is None or gap > SHORT for gap in gaps):
             return None
         extra = five_minutes_instead(ledger)
-        if extra is None or extra < LEAST_USD:
+        cost = total(row.cost_usd for row in ledger.rows)
+        if extra is None or cost is None or extra < max(LEAST_USD, cost * LEAST_SHARE):
             return None
         longest = max((gap for gap in gaps if gap is not None), default=0.0)
         tokens = sum(row.usage.cache_write_1h or 0 for row in wrote)

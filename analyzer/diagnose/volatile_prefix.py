@@ -7,6 +7,7 @@ from typing import ClassVar
 from analyzer.diagnose.base import Case, Verdict
 from analyzer.diagnose.variation import pinned, volatile_kind
 from analyzer.ledger import Divergence
+from analyzer.model import Part
 
 
 class VolatilePrefix:
@@ -26,9 +27,8 @@ class VolatilePrefix:
         if not case.recorded or diverged is None:
             return None
         now, was = case.now, case.was
-        in_head = diverged.index == -1 or (
-            diverged.index == 0 and now is not None and now.role != "tool"
-        )
+        at_system = diverged.index == -1 and "tools" not in _sections(was, now)
+        in_head = at_system or (diverged.index == 0 and now is not None and now.role != "tool")
         if not in_head or now is None or _moved_up(case, diverged):
             return None
         what = volatile_kind(was.body if was else None, now.body)
@@ -49,3 +49,7 @@ def _moved_up(case: Case, diverged: Divergence) -> bool:
     if diverged.index != 0 or before is None or before.prompt is None:
         return False
     return any(r.start <= diverged.now < r.stop for r in before.prompt.ranges)
+
+
+def _sections(*parts: Part | None) -> set[str]:
+    return {part.section for part in parts if part is not None}
