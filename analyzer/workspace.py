@@ -24,7 +24,7 @@ from analyzer.pricing import PriceBook
 from analyzer.replay import Fidelity
 from analyzer.store import STEP_FACT_COLUMNS, FindingRow, Scope, SessionFacts, Store
 
-ANALYSIS_VERSION = "5"
+ANALYSIS_VERSION = "6"
 """Goes up whenever a rule or a definition changes, so that stored facts are made again."""
 EVIDENCE_SESSIONS = 12
 EVIDENCE_STEPS = 2_000

@@ -16,13 +16,12 @@ from analyzer.cli.base import (
     sessions_argument,
     workspace,
 )
-from analyzer.diagnose import ACCOUNTING, RULES, Finding, SessionDiagnosis, total
+from analyzer.diagnose import ACCOUNTING, KINDS, Finding, SessionDiagnosis, total
 from analyzer.errors import GateError, UsageError
-from analyzer.views.frames import diagnosis_document, findings_table
+from analyzer.views.frames import diagnosis_document, findings_table, reasons_table
 from analyzer.views.table import plural, to_json, usd
 from analyzer.views.text import diagnosis_text, overview_text
 
-KINDS = sorted({*(rule.kind for rule in RULES), "sliding-stubs", "sliding-window", ACCOUNTING})
 SHOWN_SESSIONS = 10
 _PRICES = "give the model's prices with --prices"
 
@@ -77,6 +76,9 @@ def _print(diagnoses: list[SessionDiagnosis], form: Format) -> None:
         for diagnosis in shown:
             emit(diagnosis_text(diagnosis))
             emit("")
+        reasons = reasons_table(diagnoses)
+        if reasons.rows:
+            emit_table(reasons, form)
         rest = sum(bool(d.findings) for d in diagnoses) - len(shown)
         if rest > 0:
             emit(

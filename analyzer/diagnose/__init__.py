@@ -11,21 +11,24 @@ from analyzer.diagnose.base import (
     Finding,
     Rule,
     Verdict,
-    changed_span,
-    excerpts,
     total,
 )
-from analyzer.diagnose.lane import LaneDiagnosis, diagnose_lane
-from analyzer.diagnose.rules import RULES
+from analyzer.diagnose.lane import KINDS, LaneDiagnosis, diagnose_lane
+from analyzer.diagnose.reasons import ProviderReason, provider_reasons
+from analyzer.diagnose.rules import NOTICES, RULES
 from analyzer.diagnose.session import SessionDiagnosis, diagnose_session
+from analyzer.diagnose.variation import changed_span, excerpts
 
 __all__ = [
     "ACCOUNTING",
+    "KINDS",
+    "NOTICES",
     "RULES",
     "Case",
     "Evidence",
     "Finding",
     "LaneDiagnosis",
+    "ProviderReason",
     "Rule",
     "SessionDiagnosis",
     "Verdict",
@@ -33,5 +36,6 @@ __all__ = [
     "diagnose_lane",
     "diagnose_session",
     "excerpts",
+    "provider_reasons",
     "total",
 ]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
+from analyzer.caching import cache_for
 from analyzer.ledger import LaneLedger, StepRow
-from analyzer.model import Part
+from analyzer.model import Part, Prompt, Range
+from analyzer.pricing import canonical
+from analyzer.ranges import appended_ranges
 
 Evidence: TypeAlias = "Mapping[str, str | int | float | bool | list[str] | list[int] | None]"
 
 ACCOUNTING = "accounting"
 """Kind of the findings that claim a contradiction in the recorded figures, and no waste."""
-EXCERPT_CHARS = 60
-NOT_KEPT = "not kept"
 LOOKBACK_POSITIONS = 20
 """Positions that a breakpoint checks, itself the first. Source: Anthropic, prompt caching, 2026-09."""
 SILENT_REASONS = frozenset({"unavailable", "previous_message_not_found", ""})
@@ -74,6 +74,42 @@ class Case:
         return self.ledger.lane.pool[d.now] if d else None
 
     @property
+    def before(self) -> Prompt | None:
+        """The previous prompt."""
+        return self.row.previous.prompt if self.row.previous else None
+
+    @property
+    def prompt(self) -> Prompt | None:
+        """This step's prompt."""
+        return self.row.record.prompt
+
+    @property
+    def appended(self) -> tuple[Range, ...] | None:
+        """What stands behind the previous prompt; None where that is no prefix, or not known."""
+        if self.before is None or self.prompt is None:
+            return None
+        return appended_ranges(self.before, self.prompt)
+
+    @property
+    def cache(self) -> str:
+        """Name of the provider's cache rule."""
+        return cache_for(self.row.record.provider, self.row.record.model)
+
+    @property
+    def model(self) -> str:
+        """The model in its canonical spelling; empty where it is unknown."""
+        return canonical(self.row.record.model) if self.row.record.model else ""
+
+    @property
+    def uncached(self) -> bool:
+        """Whether the provider counted that this request neither read nor wrote anything."""
+        return self.row.usage.cache_read == 0 and self.row.usage.cache_write == 0
+
+    def parts(self, ranges: Iterable[Range]) -> list[Part]:
+        """The parts of some ranges of the lane's pool."""
+        return [part for r in ranges for part in self.ledger.lane.pool[r.start : r.stop]]
+
+    @property
     def cut_is_real(self) -> bool:
         """Whether more content is gone than the estimate of what was appended can be wrong by."""
         cut, appended = self.row.cut_tokens, self.row.appended_tokens
@@ -87,7 +123,7 @@ class Verdict:
     """Why a step's read fell short."""
 
     kind: str
-    """An id of the taxonomy (docs/metrics.md)."""
+    """An id of the taxonomy (docs/causes.md)."""
     evidence: Evidence = field(default_factory=dict)
     inferred: bool = False
     """True where only usage shows it; False where it was read off the content."""
@@ -109,6 +145,35 @@ class Rule(Protocol):
         ...
 
 
+@runtime_checkable
+class Totalling(Protocol):
+    """A rule that adds evidence of the whole lane to the finding of its steps."""
+
+    def total(self, ledger: LaneLedger, rows: Sequence[StepRow]) -> Totalled:
+        """Evidence and advice of all of a finding's steps together."""
+        ...
+
+
+class LaneRule(Protocol):
+    """A property of a whole lane that is no break."""
+
+    kind: ClassVar[str]
+    remedy: ClassVar[str]
+
+    def find(self, ledger: LaneLedger) -> Finding | None:
+        """The finding, or None where this rule does not apply."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Totalled:
+    """What only all steps of a finding together can show."""
+
+    evidence: Evidence = field(default_factory=dict)
+    advice: str = ""
+    """Added to the remedy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A claim: a cause, the steps it touched, the evidence, the money and the remedy."""
@@ -126,8 +191,8 @@ class Finding:
 
     @property
     def is_loss(self) -> bool:
-        """Whether it claims that something was paid again."""
-        return self.kind != ACCOUNTING
+        """Whether it claims that something was paid again; other findings only tell what would help."""
+        return self.kind != ACCOUNTING and (self.tokens > 0 or bool(self.wasted_usd))
 
     @property
     def first_step(self) -> int:
@@ -150,48 +215,6 @@ def unpriced(rows: Sequence[StepRow]) -> dict[str, int]:
     """Evidence of steps that a finding's dollars leave out; empty where all have a price."""
     missing = sum(row.wasted_usd is None for row in rows)
     return {"unpriced_steps": missing} if missing else {}
-
-
-def changed_span(was: str, now: str) -> tuple[int, int, int]:
-    """Where two texts differ: start, end in `was`, end in `now` (equal head and tail left out)."""
-    limit = min(len(was), len(now))
-    start = _longest(limit, lambda n, m: was[n:m] == now[n:m])
-    a, b = len(was), len(now)
-    tail = _longest(limit - start, lambda n, m: was[a - m : a - n] == now[b - m : b - n])
-    return start, a - tail, b - tail
-
-
-def _longest(limit: int, equal: Callable[[int, int], bool]) -> int:
-    """The most characters that agree, by bisection over slices (long texts agree nearly all over)."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        if equal(low, middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def excerpts(was: Part | None, now: Part | None) -> dict[str, str | None]:
-    """Was/now excerpts around the first difference; None where the content was not kept, which is
-    then said under `content`."""
-    a, b = (was.body if was else None), (now.body if now else None)
-    if a is None or b is None:
-        lost = any(part is not None and part.body is None for part in (was, now))
-        said = {"content": NOT_KEPT} if lost else {}
-        return {"was": _clip(a, 0), "now": _clip(b, 0), **said}
-    start, _, _ = changed_span(a, b)
-    at = max(0, start - EXCERPT_CHARS // 3)
-    return {"was": _clip(a, at), "now": _clip(b, at)}
-
-
-def _clip(text: str | None, at: int) -> str | None:
-    if text is None:
-        return None
-    piece = text[at : at + EXCERPT_CHARS * 2]
-    flat = re.sub(r"\s+", " ", piece)
-    return ("…" if at else "") + flat + ("…" if at + EXCERPT_CHARS * 2 < len(text) else "")
 
 
 def describe(part: Part | None) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from analyzer.diagnose.base import Case, Verdict, describe, excerpts
+from analyzer.diagnose.base import Case, Verdict, describe
+from analyzer.diagnose.variation import pinned
+from analyzer.model import Compaction
 
 MUCH_TOKENS = 1_000
 MUCH_SHARE = 0.02
@@ -25,7 +27,9 @@ class HistoryMutated:
         return self._recorded(case) if case.recorded else self._inferred(case)
 
     def _recorded(self, case: Case) -> Verdict | None:
-        diverged = case.row.divergence
+        diverged, told = case.row.divergence, case.row.record.compaction
+        if diverged is None and told is not None:
+            return self._cleared(case, told)
         if diverged is None or diverged.index < 0:
             return None
         return Verdict(
@@ -36,7 +40,24 @@ class HistoryMutated:
                 "message": diverged.index,
                 "new_stubs": case.row.new_stubs,
                 "cut_tokens": case.row.cut_tokens,
-                **excerpts(case.was, case.now),
+                **pinned(case.was, case.now),
+            },
+        )
+
+    def _cleared(self, case: Case, told: Compaction) -> Verdict | None:
+        """The client sent everything, and the provider cleared a part of it before reading."""
+        if told.kind != "clear":
+            return None
+        tokens = told.tokens_saved
+        size = f" of {tokens:,} tokens" if tokens is not None else ""
+        return Verdict(
+            self.kind,
+            {
+                "summary": f"the provider cleared old results{size} from the prompt (the response says "
+                f"so); the read fell back to {case.row.usage.cache_read or 0:,} tokens",
+                "cleared_tokens": tokens,
+                "cut_tokens": case.row.cut_tokens,
+                "read_floor": case.row.usage.cache_read,
             },
         )
 

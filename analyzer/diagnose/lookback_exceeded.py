@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from analyzer.caching import collapsed_runs
 from analyzer.diagnose.base import LOOKBACK_POSITIONS, Case, Verdict
+from analyzer.diagnose.reach import collapses, positions_of, reach
 from analyzer.ledger import lifetime
-from analyzer.model import Part, Range
-from analyzer.ranges import appended_ranges
 
 
 class LookbackExceeded:
@@ -22,33 +20,29 @@ class LookbackExceeded:
 
     def judge(self, case: Case) -> Verdict | None:
         """See `Rule`."""
-        before, now = case.row.previous, case.row.record
-        if before is None or before.prompt is None or now.prompt is None:
-            return None
         if lifetime(case.row) is None or case.told is not None:
             return None
-        added = appended_ranges(before.prompt, now.prompt)
+        added = case.appended
         if added is None or case.cut_is_real:
             return None
-        parts = [p for r in added for p in _slice(case, r)]
-        # Bedrock counts every block; see `collapsed_runs`.
-        collapses = "bedrock" not in (now.provider or "").lower()
-        shared = collapsed_runs([part.kind for part in parts]).count(True) if collapses else 0
-        positions = len(parts) - shared
-        if positions < LOOKBACK_POSITIONS:
+        parts = case.parts(added)
+        found = reach(case)
+        recorded = found.positions if found is not None else None
+        # Without recorded breakpoints the usual ones are taken: the ends of both prompts. A write
+        # behind the last recorded one shows that they are not all there.
+        positions = positions_of(case, parts) + 1 if recorded is None else recorded
+        if positions <= LOOKBACK_POSITIONS:
             return None
+        runs = " (runs of calls and of results count as one)" if collapses(case) else ""
         return Verdict(
             self.kind,
             {
-                "summary": f"the step added {positions} positions"
-                + (" (runs of calls and of results count as one)" if collapses else "")
-                + f"; a breakpoint looks back over {LOOKBACK_POSITIONS}",
-                "positions": positions,
+                "summary": f"the step added {positions - 1} positions{runs}; a breakpoint looks back "
+                f"over {LOOKBACK_POSITIONS}, itself the first, so the last entry was out of reach",
+                "positions": positions - 1,
+                "limit": LOOKBACK_POSITIONS - 1,
                 "blocks": len(parts),
+                "breakpoints_recorded": recorded is not None,
             },
             inferred=not case.recorded,
         )
-
-
-def _slice(case: Case, r: Range) -> tuple[Part, ...]:
-    return case.ledger.lane.pool[r.start : r.stop]

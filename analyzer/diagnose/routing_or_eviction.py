@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from analyzer.diagnose.base import LOOKBACK_POSITIONS, Case, Verdict
-from analyzer.ranges import appended_ranges
 
 
 class RoutingOrEviction:
@@ -36,7 +35,9 @@ class RoutingOrEviction:
             self.kind,
             {
                 "summary": f"{seen}, and the entries had not expired, yet only "
-                f"{row.usage.cache_read or 0:,} of {row.expected_read or 0:,} tokens were read{candidate}",
+                f"{row.usage.cache_read or 0:,} of {row.expected_read or 0:,} tokens were read{candidate}. "
+                "This is the residual class: a log cannot tell an eviction from another route or a "
+                "change out of sight",
                 "gap_s": row.gap_s,
                 "read_floor": row.usage.cache_read,
                 "added_blocks": blocks,
@@ -47,8 +48,5 @@ class RoutingOrEviction:
 
 def _added_blocks(case: Case) -> int | None:
     """Blocks behind an unchanged prefix; None where the prefix is not known to be unchanged."""
-    before, now = case.row.previous, case.row.record
-    if before is None or before.prompt is None or now.prompt is None:
-        return None
-    added = appended_ranges(before.prompt, now.prompt)
+    added = case.appended
     return None if added is None else sum(r.stop - r.start for r in added)

@@ -16,10 +16,10 @@ from analyzer.diagnose.base import (
     Finding,
     Verdict,
     describe,
-    excerpts,
     total,
     unpriced,
 )
+from analyzer.diagnose.variation import pinned
 from analyzer.ledger import LaneLedger, StepRow
 
 MIN_BREAKS = 3
@@ -162,6 +162,6 @@ def _evidence(ledger: LaneLedger, rows: list[StepRow], run: Run) -> Evidence:
         "index_growth_per_step": round(growth, 3),
         "stubs_per_step": round(stubs, 3),
         "first_change": f"was {describe(case.was)}, is {describe(case.now)}",
-        **excerpts(case.was, case.now),
+        **pinned(case.was, case.now),
     }
     return evidence

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from analyzer.diagnose.base import Case, Verdict, excerpts
+from analyzer.diagnose.base import Case, Verdict
+from analyzer.diagnose.variation import drift, pinned
 from analyzer.ledger import lifetime
 from analyzer.model import Part, Prompt
 
@@ -27,7 +28,7 @@ class ToolsChanged:
         if before is None or before.prompt is None or now.prompt is None:
             return None
         was, is_ = _tools(case, before.prompt), _tools(case, now.prompt)
-        if [p.digest for p in was] == [p.digest for p in is_]:
+        if len(was) == len(is_) and all(_same(a, b) for a, b in zip(was, is_, strict=True)):
             return None
         old, new = _names(was), _names(is_)
         added = sorted(set(new) - set(old))
@@ -51,7 +52,11 @@ class ToolsChanged:
                 "summary": f"the tool list changed ({change})",
                 "added": added,
                 "removed": removed,
-                **excerpts(case.was, case.now),
+                "position": next(
+                    (i for i, (a, b) in enumerate(zip(was, is_, strict=False)) if not _same(a, b)),
+                    min(len(was), len(is_)),
+                ),
+                **pinned(case.was, case.now),
             },
         )
 
@@ -85,6 +90,11 @@ def _tools(case: Case, prompt: Prompt) -> list[Part]:
             break
         out.append(part)
     return out
+
+
+def _same(was: Part, now: Part) -> bool:
+    """Whether two definitions say the same; other bytes for it are another cause."""
+    return was.digest == now.digest or drift(was, now) is not None
 
 
 def _names(parts: list[Part]) -> list[str]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 
-from analyzer.caching import cache_for
+from analyzer.caching import cache_for, minimum_tokens
 from analyzer.ledger.prefix import Divergence, PoolIndex, divergence
 from analyzer.model import (
     TTL_SECONDS,
@@ -171,7 +171,7 @@ class _LedgerBuilder:
         compacted = self._compacted(step, before, cut)
         expected = self._expected(before)
         shared = self._shared(step, before, diverged)
-        lost = self._lost(usage, expected, appended, shared if compacted else None)
+        lost = self._lost(step, expected, appended, shared if compacted else None)
         rates = self.book.rates(step.model, step.at, usage.prompt, step.provider, usage.terms)
         cost = self.book.cost(usage, step.model, step.at, step.provider)
         is_break = self._is_break(lost, expected)
@@ -278,8 +278,9 @@ class _LedgerBuilder:
         return None
 
     def _lost(
-        self, usage: Usage, expected: int | None, appended: int | None, cap: int | None
+        self, step: Step, expected: int | None, appended: int | None, cap: int | None
     ) -> int | None:
+        usage = step.usage or Usage()
         prompt = usage.prompt
         if prompt is None or expected is None or usage.cache_read is None:
             return None
@@ -288,7 +289,14 @@ class _LedgerBuilder:
             could = min(could, max(0, prompt - appended))
         if cap is not None:
             could = min(could, cap)
+        if could < self._least(step):
+            return 0
         return max(0, could - usage.cache_read)
+
+    def _least(self, step: Step) -> int:
+        """Tokens below which the provider of this step stores, and so reads, nothing."""
+        asked = step.model and cache_for(step.provider, step.model) == "anthropic"
+        return minimum_tokens(step.model) if asked and step.model else 0
 
     def _is_break(self, lost: int | None, expected: int | None) -> bool:
         if lost is None or not expected:

@@ -11,7 +11,13 @@ from decimal import Decimal
 
 import polars as pl
 
-from analyzer.diagnose import Finding, SessionDiagnosis, Verdict, total
+from analyzer.diagnose import (
+    Finding,
+    SessionDiagnosis,
+    Verdict,
+    provider_reasons,
+    total,
+)
 from analyzer.ledger import StepRow
 from analyzer.views.table import Column, Row, Table, Value, plural, usd
 
@@ -166,7 +172,37 @@ def diagnosis_document(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, objec
         }
         for d in diagnoses
     ]
-    return {"sessions": sessions, "totals": _totals(diagnoses)}
+    reasons = reasons_table(diagnoses).rows
+    return {"sessions": sessions, "totals": _totals(diagnoses), "provider_reasons": reasons}
+
+
+def reasons_table(diagnoses: Sequence[SessionDiagnosis]) -> Table:
+    """The provider's own reasons beside our verdicts, over all steps of some sessions."""
+    pairs = provider_reasons(pair for d in diagnoses for pair in d.rows)
+    rows: list[Row] = [
+        {
+            "theirs": p.theirs,
+            "ours": p.ours,
+            "steps": p.steps,
+            "agree": p.agree,
+            "on_their_word": p.on_their_word,
+        }
+        for p in pairs
+    ]
+    columns = (
+        Column("theirs", "provider says", width=30),
+        Column("ours", "verdict"),
+        Column("steps", "steps", "count"),
+        Column("agree", "agree"),
+        Column("on_their_word", "on its word", "count"),
+    )
+    judged = sum(p.steps for p in pairs if p.agree is not None)
+    alone = sum(p.steps - p.on_their_word for p in pairs if p.agree)
+    title = (
+        f"the provider gave a reason at {plural(sum(p.steps for p in pairs), 'step')}: {judged} broke "
+        f"and name a cause, at {alone} of them the content alone led to the same verdict"
+    )
+    return Table(title, columns, rows)
 
 
 def _totals(diagnoses: Sequence[SessionDiagnosis]) -> dict[str, object]:

@@ -28,6 +28,15 @@ VERDICT_STYLE: Mapping[str, tuple[str, str]] = {
     "compaction": ("#56B4E9", "triangle-down"),
     "settings-changed": ("#7A5BC7", "pentagon"),
     "lookback-exceeded": ("#44AA99", "cross"),
+    "compaction-thrash": ("#0072B2", "triangle-down"),
+    "compaction-cold-summary": ("#0072B2", "triangle-up"),
+    "breakpoint-missing": ("#8B5E3C", "square-open"),
+    "breakpoint-volatile": ("#8B5E3C", "star-open"),
+    "serialisation-drift": ("#009E73", "square-open"),
+    "thinking-stripped": ("#AA3377", "x-open"),
+    "ttl-downgrade": ("#B08D00", "hourglass-open"),
+    "key-randomised": ("#7A5BC7", "pentagon-open"),
+    "resume": ("#44AA99", "bowtie"),
     "routing-or-eviction": ("#6E7781", "circle"),
 }
 """Colour and marker of each cause, the same in every chart."""

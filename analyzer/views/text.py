@@ -17,6 +17,7 @@ from analyzer.views.table import Column, Row, Table, clean, one_line, plural, sh
 _GOOD = {"healthy", "first"}
 _QUIET = {"none", "compaction"}
 MAX_FINDINGS = 8
+MAX_CHANGES = 3
 
 
 def table_text(table: Table, width: int | None = None) -> RenderableType:
@@ -130,6 +131,25 @@ def finding_text(finding: Finding, bill: Decimal | None) -> RenderableType:
     if isinstance(also, list) and also:
         names = ", ".join(str(kind) for kind in also)
         lines.append(Padding(Text(f"also: {names}"), (0, 0, 0, 2), expand=False))
+    if isinstance(fell := finding.evidence.get("survived"), str):
+        lines.append(Padding(Text(f"still read: {clean(fell)}"), (0, 0, 0, 2), expand=False))
+    lines += [
+        Padding(
+            Text(f"differs at {one_line(change, 120)}", style="cyan"), (0, 0, 0, 2), expand=False
+        )
+        for change in _texts(finding, "changed")[:MAX_CHANGES]
+    ]
+    if said := _texts(finding, "provider_says"):
+        told = f"the provider says: {one_line(', '.join(said), 100)}"
+        lines.append(Padding(Text(told), (0, 0, 0, 2), expand=False))
+    lines += _compared(finding)
+    lines.append(Padding(Text(f"→ {finding.remedy}", style="italic"), (0, 0, 0, 2), expand=False))
+    return Group(*lines)
+
+
+def _compared(finding: Finding) -> list[RenderableType]:
+    """The excerpts before and after a change, or that they were not kept."""
+    lines: list[RenderableType] = []
     for word in ("was", "now"):
         excerpt = finding.evidence.get(word)
         if isinstance(excerpt, str):
@@ -143,8 +163,13 @@ def finding_text(finding: Finding, bill: Decimal | None) -> RenderableType:
     if "content" in finding.evidence:
         told = f"the content that changed was {finding.evidence['content']}"
         lines.append(Padding(Text(told, style="dim"), (0, 0, 0, 2), expand=False))
-    lines.append(Padding(Text(f"→ {finding.remedy}", style="italic"), (0, 0, 0, 2), expand=False))
-    return Group(*lines)
+    return lines
+
+
+def _texts(finding: Finding, key: str) -> list[str]:
+    """A list of evidence as texts; empty where the finding has none."""
+    found = finding.evidence.get(key)
+    return [str(entry) for entry in found] if isinstance(found, list) else []
 
 
 def _where(finding: Finding) -> str:

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.diagnose import diagnose_lane
-from analyzer.diagnose.base import changed_span
-from analyzer.diagnose.volatile_prefix import volatile_kind
+from analyzer.diagnose.variation import changed_span, volatile_kind
 from analyzer.ledger import lane_ledger
 from analyzer.pricing import PriceBook
 from analyzer.sources.anthropic_log import AnthropicLogSource
@@ -184,7 +183,10 @@ def test_requests_that_started_together_are_not_each_others_prefix(tmp_path) -> 
     twin["response"]["id"] = "twin"
     twin["response"]["content"][1]["id"] = "call_twin"
     found = judge(tmp_path, [records[0], twin, *records[1:]])
-    assert kinds(found) == {"first": 2, "healthy": 7}
+    assert kinds(found) == {"first": 1, "concurrency": 1, "healthy": 7}
+    (finding,) = found.findings
+    assert (finding.kind, finding.steps, finding.wasted_usd) == ("concurrency", (1,), 0)
+    assert finding.evidence["beside_step"] == 0
 
 
 def test_a_clock_in_the_system_prompt_is_named_as_such(tmp_path) -> None:
