@@ -165,10 +165,10 @@ def _named(found: Sequence[Variation]) -> str | None:
 
 
 def pinned(was: Part | None, now: Part | None) -> dict[str, str | int | list[str] | None]:
-    """Evidence of a change of content: excerpts, the characters that vary, and their sort.
+    """Evidence of a change of content: sizes, excerpts, the characters that vary, and their sort.
 
     `changed` lists "first–last character: was → is" for the first few stretches. Where the content
-    was not kept, `content` says so, and the sizes stand in.
+    was not kept, `content` says so, and only the sizes are left.
     """
     a, b = (was.body if was else None), (now.body if now else None)
     if a is None or b is None:
@@ -178,13 +178,12 @@ def pinned(was: Part | None, now: Part | None) -> dict[str, str | int | list[str
         f"{v.start}–{v.end}: {_quoted(a[v.start : v.end])} → {_quoted(b[v.now_start : v.now_end])}"
         for v in found[:SHOWN_CHANGES]
     ]
-    return {"varies": _named(found), "changes": len(found), "changed": shown, **excerpts(was, now)}
+    pins = {"varies": _named(found), "changes": len(found), "changed": shown}
+    return {**pins, **excerpts(was, now), **_sizes(was, now)}
 
 
-def _sizes(was: Part | None, now: Part | None) -> dict[str, int]:
-    if was is None or now is None or (was.body is not None and now.body is not None):
-        return {}
-    return {"was_chars": was.chars, "now_chars": now.chars}
+def _sizes(was: Part | None, now: Part | None) -> dict[str, int | None]:
+    return {"was_chars": was.chars if was else None, "now_chars": now.chars if now else None}
 
 
 def _quoted(text: str) -> str:
@@ -234,7 +233,8 @@ def drift(was: Part | None, now: Part | None) -> str | None:
     ):
         return None
     if was.body == now.body:
-        return _around(was, now)
+        # A redacted body may be equal where the content was not; its size was that of the content.
+        return _around(was, now) if was.chars == now.chars else None
     return _rewritten(was.body, now.body)
 
 

@@ -122,7 +122,7 @@ def test_the_step_table_has_the_published_fields(loaded) -> None:
 
 def test_diagnose_has_the_published_fields_and_adds_up(loaded) -> None:
     found = loaded.json("diagnose", "--all")
-    assert set(found) == {"sessions", "totals"}
+    assert set(found) == {"sessions", "totals", "provider_reasons"}
     churn = next(s for s in found["sessions"] if log_of(s["session_id"]) == "churn")
     assert set(FINDING_FIELDS) <= set(churn["findings"][0])
     assert churn["wasted_usd"] == pytest.approx(sum(f["wasted_usd"] for f in churn["findings"]))

@@ -21,7 +21,7 @@ from tests.content.secrets import PLANTED
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_traces"
 DATA = ROOT.parent / "shared" / "data" / "traces"
-TEXTS = ("was", "now", "content", "varies", "summary")
+TEXTS = ("was", "now", "content", "varies", "changed", "changes", "summary")
 """Evidence that quotes the content, or says what sort of text differs."""
 FIGURES = [f.name for f in fields(StepRow) if f.name not in ("record", "previous")]
 POLICIES = ("raw", "sliding-stubs:keep=5", "watermarks")
