@@ -48,7 +48,10 @@ SIDEWAYS = {("analyzer.loss.bound", "replay")}
 # A plug-in is whatever else of the folder the registering module imports; the rest is support.
 PLUGIN_FOLDERS = {
     "sources": ("analyzer.sources", ("base",)),
-    "caching": ("analyzer.caching", ("base", "example_file", "examples", "forest", "limits", "placement")),
+    "caching": (
+        "analyzer.caching",
+        ("base", "example_file", "examples", "forest", "limits", "placement"),
+    ),
     "policies": ("analyzer.policies", ("base", "recipe")),
     "diagnose": ("analyzer.diagnose.rules", ("base",)),
 }
