@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from analyzer.caching import PLACEMENTS, Mark, parse_placement, placement_spec
+from analyzer.caching import PLACEMENTS, Mark, make_cache, parse_placement, placement_spec
 from analyzer.caching.placement import Layout, markable, turn_start
 from analyzer.errors import UsageError
 from analyzer.model import Kind, Part, Ttl
 from analyzer.sources.blocks import make_part
+from tests.caching.requests import marked, request
 
 
 def _part(role: str, kind: Kind = "text", text: str = "x y", starts: bool = True) -> Part:
@@ -117,3 +120,26 @@ def test_the_lifetimes_of_openai_stand_in_the_same_places() -> None:
 def test_a_wrong_placement_is_refused_with_what_there_is(spec: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_placement(spec)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 900)), min_size=1, max_size=10),
+    name=st.sampled_from(["end", "system-end", "every"]),
+)
+def test_a_longer_lifetime_never_reads_less_under_any_placement(
+    steps: list[tuple[int, int]], name: str
+) -> None:
+    reads: dict[str, list[int]] = {}
+    for ttl in ("5m", "1h"):
+        cache, at, parts = make_cache("anthropic"), 0, [0]
+        reads[ttl] = []
+        for added, gap in steps:
+            at += gap
+            parts = [*parts, *range(len(parts), len(parts) + added)]
+            prompt = [SYSTEM, *[_part("user") for _ in parts[1:]]]
+            marks = parse_placement(f"{name}:ttl={ttl}").marks(_layout(prompt))
+            step = marked(request(parts, at, system_end=1), *marks)
+            assert cache.peek(step) == cache.peek(step)
+            reads[ttl].append(cache.serve(step).read)
+    assert all(a <= b for a, b in zip(reads["5m"], reads["1h"], strict=True))

@@ -32,10 +32,10 @@ from tests.caching.requests import request
         ("qwen", 257, 257),
         ("minimax", 511, 0),
         ("minimax", 512, 512),
-        ("openai-5.5", 2047, 0),
-        ("openai-5.5", 2048, 2048),
-        ("openai-5.5", 4095, 2048),
-        ("openai-5.5", 4096, 4096),
+        ("openai-5.5", 1407, 0),
+        ("openai-5.5", 1408, 1408),
+        ("openai-5.5", 1919, 1408),
+        ("openai-5.5", 1920, 1920),
     ],
 )
 def test_automatic_caches_read_whole_units_from_their_minimum_on(
@@ -48,7 +48,7 @@ def test_automatic_caches_read_whole_units_from_their_minimum_on(
 
 @pytest.mark.parametrize(("size", "read"), [(1947, 0), (1948, 1920), (3995, 1920), (3996, 3968)])
 def test_hidden_tokens_shift_the_boundaries_and_are_not_reported(size: int, read: int) -> None:
-    cache = IntervalCache(hidden=100)
+    cache = IntervalCache(interval=2048, hidden=100)
     cache.serve(request([1], tokens=size))
     assert cache.serve(request([1], 10, tokens=size)).read == read
 
@@ -57,11 +57,11 @@ def test_hidden_tokens_shift_the_boundaries_and_are_not_reported(size: int, read
     ("name", "seconds"), [("openai", 300), ("openai-24h", 86_400), ("openai-5.5", 86_400)]
 )
 def test_retention_is_counted_from_the_last_use(name: str, seconds: int) -> None:
-    for gap, read in ((seconds - 1, 4096), (seconds + 1, 0)):
+    for gap, read in ((seconds - 1, 1408), (seconds + 1, 0)):
         cache = make_cache(name)
-        cache.serve(request([1], 0, tokens=4096))
-        cache.serve(request([1], 200, tokens=4096))
-        assert cache.serve(request([1], 200 + gap, tokens=4096)).read == read
+        cache.serve(request([1], 0, tokens=1408))
+        cache.serve(request([1], 200, tokens=1408))
+        assert cache.serve(request([1], 200 + gap, tokens=1408)).read == read
 
 
 @pytest.mark.parametrize(("added", "read"), [(19, 4000), (20, 0)])
