@@ -31,7 +31,6 @@ from analyzer.sources.history import Call, HistoryLane, opening, reads_like_summ
 from analyzer.sources.openai_shapes import REQUEST, RESPONSE, is_openai, opened
 from analyzer.sources.openai_stream import join_events, response_of
 
-BATCH_STEPS = 64
 _START = ("ts", "timestamp", "time", "at", "started_at", "start_time", "startTime", "created_at")
 _END = ("ended_at", "end_time", "endTime", "completed_at", "finished_at")
 _SESSION = ("session_id", "session", "sessionId", "conversation_id", "thread_id")
@@ -68,8 +67,8 @@ class _Reader:
         for lane in read_records(self.path, self._line):
             if isinstance(lane, Problem):
                 yield lane
-            elif len(lane) >= BATCH_STEPS:
-                yield lane.take()
+            else:
+                yield from lane.ready()
         for lane in self.lanes.values():
             if len(lane):
                 yield lane.take()
