@@ -90,6 +90,7 @@ def _lane(
             _step(lane, as_object(entry, f"$.steps[{index}]"), index, agent, run)
         except DecodeError as error:
             yield problem(path, index + 1, error, entry)
+        yield from lane.ready()
     if len(lane):
         yield lane.take()
     if depth >= _MAX_DEPTH:

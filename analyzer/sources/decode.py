@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, TypeGuard, cast
 
 import msgspec
 
@@ -32,7 +32,7 @@ def _finite(number: str) -> float | None:
 _lenient = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 EARLIEST_EPOCH = 946_684_800
 """2000-01-01 in seconds; smaller numbers are not times."""
-_TOO_DEEP = "expected JSON of sane depth, got deeper nesting than can be read"
+TOO_DEEP = "expected JSON of sane depth, got deeper nesting than can be read"
 
 
 def parse(raw: bytes) -> Json:
@@ -51,7 +51,7 @@ def parse(raw: bytes) -> Json:
     except json.JSONDecodeError as error:
         raise DecodeError(f"expected JSON, got {_snippet(raw, error.pos)}: {error.msg}") from error
     except RecursionError as error:
-        raise DecodeError(_TOO_DEEP) from error
+        raise DecodeError(TOO_DEEP) from error
     except ValueError as error:
         raise DecodeError(f"expected numbers of sane length: {error}") from error
 
@@ -94,6 +94,11 @@ def _snippet(raw: bytes, at: int) -> str:
 def is_object(value: Json) -> bool:
     """Whether a value is a JSON object."""
     return isinstance(value, Mapping)
+
+
+def is_array(value: Json) -> TypeGuard[Sequence[Json]]:
+    """Whether a value is a JSON array."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def as_object(value: Json, pointer: str = "$") -> JsonObject:
@@ -214,11 +219,15 @@ def dump(value: Json, *, by_key: bool = False) -> str:
     Raises `DecodeError` for nesting that can be parsed and no longer be written.
     """
     try:
-        return msgspec.json.encode(value, order="sorted" if by_key else None).decode()
+        # An array that stays in its file (`elements`) is written like any other.
+        order: Literal["sorted"] | None = "sorted" if by_key else None
+        return msgspec.json.encode(value, enc_hook=list, order=order).decode()
     except (UnicodeEncodeError, TypeError):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=by_key)
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), sort_keys=by_key, default=list
+        )
     except RecursionError as error:
-        raise DecodeError(_TOO_DEEP) from error
+        raise DecodeError(TOO_DEEP) from error
 
 
 def encode(value: Json) -> bytes:
@@ -227,4 +236,4 @@ def encode(value: Json) -> bytes:
         return dump(value).encode()
     except UnicodeEncodeError:
         # Only as an escape does a lone surrogate get through bytes.
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":"), default=list).encode()

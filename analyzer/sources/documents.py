@@ -1,4 +1,4 @@
-"""Files that are one JSON document: how to know them by their beginning, and how to read them whole.
+"""Files that are one JSON document: how to know them by their beginning, and how to read them.
 
 Owns the outline of a head: the names a document uses, found without parsing text that is cut off.
 """
@@ -28,9 +28,8 @@ from analyzer.sources.base import (
     read_up_to,
 )
 from analyzer.sources.decode import Json, dump, encode, parse
+from analyzer.sources.elements import HELD_LIMIT, read_large
 
-DOCUMENT_LIMIT = 512 << 20
-"""Bytes of the largest document that is read whole; JSON takes several times that as values."""
 OUTLINE_DEPTH = 6
 SCALAR_LIMIT = 200
 _TOKEN = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?\Z)|[{}\[\]:,]|[^\s"{}\[\]:,]+', re.DOTALL)
@@ -96,18 +95,20 @@ def _scalar(token: re.Match[bytes]) -> str:
 
 
 def read_document(path: Path) -> tuple[Json, Problem | None]:
-    """The one JSON value of a file; a problem instead where it cannot be read."""
+    """The one JSON value of a file; a problem instead where it cannot be read.
+
+    The long arrays of a large one stay in the file (`elements.StoredArray`).
+    """
     raw = b""
     try:
         with open_bytes(path) as stream:
-            raw = read_up_to(stream, DOCUMENT_LIMIT + 1)
+            raw = read_up_to(stream, HELD_LIMIT + 1)
+            if len(raw) > HELD_LIMIT:
+                # The same opening reads on: of a growing file only the first sees it grow.
+                return read_large(lambda: open_bytes(path), stream, raw), None
+        return parse(raw.removeprefix(BOM)), None
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         return None, Problem(str(path), None, "$", f"the archive is damaged or cut off: {error}")
-    if len(raw) > DOCUMENT_LIMIT:
-        message = f"expected a document of at most {DOCUMENT_LIMIT:,} bytes, got a larger one"
-        return None, Problem(str(path), None, "$", message)
-    try:
-        return parse(raw.removeprefix(BOM)), None
     except DecodeError as error:
         return None, Problem(str(path), None, error.pointer, error.message, raw[:RAW_LIMIT])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -22,6 +22,9 @@ ABSENT = msgspec.Raw()
 SUMMARY_SIGNS = ("summary", "continued from a previous", "compact")
 """Words at the beginning of a conversation whose history became a summary."""
 SIGN_CHARS = 600
+BATCH_STEPS = 256
+BATCH_CHARS = 8_000_000
+"""Characters of new content that may wait in one lane before they are handed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,12 @@ class HistoryLane:
         self._fresh: list[msgspec.Raw] = []
         self._last: Prompt | None = None
         self._steps: list[Step] = []
+        self._waiting = 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._steps)
+        """Steps so far, those that were taken included."""
+        return self._count
 
     def is_continued_by(self, messages: Sequence[JsonObject]) -> bool:
         """Whether another beginning is this conversation, cut at its front or summed up.
@@ -112,7 +118,9 @@ class HistoryLane:
         if human is None:
             human = prompt is not None and self._reader.human_since(self._last, prompt)
         self._last = prompt or self._last
-        self._steps += with_rounds(
+        fresh = self._pool.take()
+        self._waiting += sum(part.chars for part in fresh)
+        steps = with_rounds(
             Step(
                 key=call.key,
                 lane=self.lane,
@@ -121,7 +129,7 @@ class HistoryLane:
                 model=call.model,
                 usage=call.usage,
                 prompt=prompt,
-                new_parts=self._pool.take(),
+                new_parts=fresh,
                 response=response,
                 provider=call.provider or provider_of(call.model),
                 human=human,
@@ -135,14 +143,21 @@ class HistoryLane:
             ),
             call.earlier,
         )
+        self._steps += steps
+        self._count += len(steps)
 
     def step(self, call: Call, message: JsonObject) -> None:
         """A request for all that was said, and its one message of response. Raises `DecodeError`."""
         self.answer(call, self.ask(call), (message,))
 
+    def ready(self) -> Iterator[LaneSteps]:
+        """A batch of steps, once they hold so much that they should be handed on."""
+        if self._waiting > BATCH_CHARS or len(self._steps) >= BATCH_STEPS:
+            yield self.take()
+
     def take(self, title: str | None = None) -> LaneSteps:
         """The steps since the last call."""
-        steps, self._steps = tuple(self._steps), []
+        steps, self._steps, self._waiting = tuple(self._steps), [], 0
         return LaneSteps(self.session, self.lane, steps, self.parent, title)
 
 

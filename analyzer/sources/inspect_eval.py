@@ -31,13 +31,13 @@ from analyzer.sources.decode import (
     to_time,
 )
 from analyzer.sources.documents import (
-    DOCUMENT_LIMIT,
     outline,
     problem,
     read_document,
     run_name,
     stem_of,
 )
+from analyzer.sources.elements import HELD_LIMIT, read_large
 from analyzer.sources.history import Call, HistoryLane, beginning, to_raw
 
 _ZIP = b"PK\x03\x04"
@@ -111,16 +111,14 @@ def _member(archive: zipfile.ZipFile, name: str) -> Json:
     """One document of an archive. Raises `DecodeError`, also where it cannot be unpacked."""
     try:
         with archive.open(name) as stream:
-            raw = read_up_to(stream, DOCUMENT_LIMIT + 1)
+            raw = read_up_to(stream, HELD_LIMIT + 1)
+            if len(raw) > HELD_LIMIT:
+                return read_large(lambda: archive.open(name), stream, raw)
+        return parse(raw)
     # `zipfile` raises RuntimeError for an encrypted entry, NotImplementedError for a compression
     # that it does not know.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DecodeError(f"the entry {name} cannot be unpacked: {error}") from error
-    if len(raw) > DOCUMENT_LIMIT:
-        raise DecodeError(
-            f"expected an entry of at most {DOCUMENT_LIMIT:,} bytes, got a larger one"
-        )
-    return parse(raw)
 
 
 class _Sample:
@@ -139,7 +137,7 @@ class _Sample:
         self.session = SessionKey(context.project, context.user, name)
         self.attachments = get_object(sample, "attachments")
         pool = get_array(sample, "message_pool")
-        self.pool = pool or get_array(get_object(sample, "events_data"), "messages")
+        self.pool = list(pool or get_array(get_object(sample, "events_data"), "messages"))
         self.lanes: dict[int, HistoryLane] = {}
 
     def read(self) -> Iterator[LaneSteps | Problem]:
@@ -153,6 +151,8 @@ class _Sample:
                 self._model(event, f"$.events[{number}]", number)
             except DecodeError as error:
                 yield problem(self.path, self.index + 1, error, event)
+            for lane in self.lanes.values():
+                yield from lane.ready()
         for lane in self.lanes.values():
             if len(lane):
                 yield lane.take(self.title if lane.parent is None else None)

@@ -73,7 +73,7 @@ def read_object(path: Path) -> JsonObject | Problem:
     try:
         return as_object(document)
     except DecodeError as error:
-        return problem(path, None, error, document)
+        return problem(path, None, error)
 
 
 def document_lanes(

@@ -36,7 +36,6 @@ from analyzer.sources.langsmith_messages import RunBodies, bodies_of
 from analyzer.sources.langsmith_usage import RunUsage, cost_of_run, run_usage
 
 MAIN = "main"
-BATCH_STEPS = 64
 _SESSION = ("session_id", "thread_id", "conversation_id")
 """Names in a run's metadata; the `session_id` of the run itself is that of its project."""
 _GRAPH = ("langgraph_checkpoint_ns", "checkpoint_ns")
@@ -77,8 +76,7 @@ class LangSmithSource:
             except DecodeError as error:
                 yield problem(path, node.line, error, run)
                 continue
-            if len(lane) >= BATCH_STEPS:
-                yield lane.take()
+            yield from lane.ready()
         for lane in dict.fromkeys(reader.lanes.values()):
             if len(lane):
                 yield lane.take()

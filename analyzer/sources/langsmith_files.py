@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from analyzer.errors import DecodeError
 from analyzer.model import Problem
 from analyzer.sources.base import Head, read_records
-from analyzer.sources.decode import Json, JsonObject, as_object, get_array, kind_of, parse
+from analyzer.sources.decode import Json, JsonObject, as_object, get_array, is_array, kind_of, parse
 from analyzer.sources.documents import holds_lines, outline, problem, read_document
 
 PARQUET_MAGIC = b"PAR1"
@@ -95,7 +95,7 @@ def _unpacked(
     value: Json, line: int | None, pointer: str
 ) -> Iterator[tuple[Json, int | None, str]]:
     """Runs in whatever holds them: an array, a batch, a page, another run."""
-    if isinstance(value, list):
+    if is_array(value):
         for index, entry in enumerate(value):
             yield from _unpacked(entry, line, f"{pointer}[{index}]")
         return

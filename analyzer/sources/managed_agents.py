@@ -7,7 +7,7 @@ client recorded as `[method, arguments or answer]`. Source: platform.claude.com,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from analyzer.sources.decode import (
     Json,
     JsonObject,
     get_text,
+    is_array,
     kind_of,
     parse,
     to_time,
@@ -110,12 +111,12 @@ class _Recording:
         """Whatever a line or document holds. Raises `DecodeError`."""
         if isinstance(value, Mapping):
             self._object(value, number, thread)
-        elif isinstance(value, list):
+        elif is_array(value):
             self._array(value, number, thread)
         else:
             raise DecodeError(f"expected events of a session, got {kind_of(value)}")
 
-    def _array(self, values: list[Json], number: int, thread: str | None) -> None:
+    def _array(self, values: Sequence[Json], number: int, thread: str | None) -> None:
         """A list of events, or a call: its method, the ids it was given, and what it got."""
         for value in values:
             if not isinstance(value, str):
@@ -138,7 +139,7 @@ class _Recording:
         else:
             for name in ("data", "events", "event", "session"):
                 inner = value.get(name)
-                if isinstance(inner, Mapping | list):
+                if isinstance(inner, Mapping) or is_array(inner):
                     self.take(inner, number, thread)
 
     def _event(self, body: JsonObject, number: int, thread: str | None) -> None:

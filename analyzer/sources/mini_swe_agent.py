@@ -21,6 +21,7 @@ from analyzer.sources.decode import (
     get_array,
     get_object,
     get_text,
+    is_object,
     to_cost,
     to_time,
 )
@@ -57,7 +58,7 @@ class MiniSweAgentSource:
             return
         try:
             whole: JsonObject = (
-                {"messages": document} if isinstance(document, list) else as_object(document)
+                as_object(document) if is_object(document) else {"messages": document}
             )
             messages = as_array(whole.get("messages"), "$.messages")
         except DecodeError as error:
@@ -83,6 +84,7 @@ def _read(
             _message(lane, as_object(entry, f"$.messages[{index}]"), index, model)
         except DecodeError as error:
             yield problem(path, index + 1, error, entry)
+        yield from lane.ready()
     if len(lane):
         yield lane.take()
 

@@ -40,8 +40,6 @@ from analyzer.sources.wrappers import (
     started,
 )
 
-BATCH_STEPS = 64
-
 
 class OpenAILogSource:
     """Reads lines that hold a chat or Responses request."""
@@ -73,8 +71,8 @@ class _Reader:
         for lane in read_records(self.path, self._line):
             if isinstance(lane, Problem):
                 yield lane
-            elif lane is not None and len(lane) >= BATCH_STEPS:
-                yield lane.take()
+            elif lane is not None:
+                yield from lane.ready()
         for lane in self.lanes.values():
             if len(lane):
                 yield lane.take()

@@ -100,6 +100,7 @@ class _Run:
                 self._event(as_object(event, f"$.history[{index}]"), index)
             except DecodeError as error:
                 yield problem(self.path, self.number, error, event)
+            yield from self.lane.ready()
         if len(self.lane):
             yield self.lane.take()
         other = HistoryLane(self.lane.session, _SUMMARY, self.lane.lane)

@@ -85,6 +85,8 @@ class _Reader:
                 self._message(as_object(message, f"$.history[{index}]"))
             except DecodeError as error:
                 yield problem(self.path, index + 1, error, message)
+            for lane in self.lanes.values():
+                yield from lane.ready()
         # A step that ended the run may have left no message behind.
         while self.steps < len(self.entries):
             index = self.steps

@@ -33,12 +33,14 @@ from analyzer.sources.decode import (
     get_text,
     parse,
 )
-from analyzer.sources.documents import DOCUMENT_LIMIT, problem, run_name, stem_of
+from analyzer.sources.documents import problem, run_name, stem_of
 from analyzer.sources.exchanges import exchange_key, exchange_of, record
 from analyzer.sources.history import Call, HistoryLane, beginning, opening
 from analyzer.sources.openai_stream import response_of
 from analyzer.sources.wrappers import events_of
 
+DOCUMENT_LIMIT = 64 << 20
+"""Bytes of the largest cassette; YAML takes many times that as values."""
 _START = re.compile(rb"\A(?:\s*#[^\n]*\n|\s*---[^\n]*\n|\s*version:[^\n]*\n)*\s*interactions:\s*\n")
 _CALLS = re.compile(
     r"/(?:(completions|complete|responses|messages)|model/([^/]+)/(converse|converse-stream|invoke))"

@@ -29,7 +29,8 @@ def test_a_step_sends_what_was_said_and_answered_before_it() -> None:
     assert bodies(taken, taken.steps[2].prompt) == ["S", "q0", "a0", "q1", "a1", "q2"]
     assert [len(s.prompt.ranges) for s in taken.steps] == [1, 1, 1]
     assert [s.human for s in taken.steps] == [True, True, True]
-    assert len(lane) == 0
+    assert len(lane) == 3
+    assert lane.take().steps == ()
 
 
 def test_what_was_really_sent_replaces_the_history() -> None:
