@@ -254,6 +254,9 @@ class _Reader:
         identity = get_text(response, "id")
         if identity is None:
             identity = xxhash.xxh3_128_hexdigest(line)
+            if not response:
+                # A request alone says no time: two runs of a task begin with the same one.
+                identity = f"{lane.key.session_id}:{identity}"
         else:
             # Gateways reuse response ids: only the same id to the same request is the same call.
             # Not the response: a stream's partial record has the same request and other counts.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+from analyzer.intake import ingest
 from analyzer.sources.anthropic_log import AnthropicLogSource
 from analyzer.sources.base import read_head
 from tests.builders import anthropic_records, keep_newest, write_lines
@@ -204,3 +205,16 @@ def test_a_compaction_by_the_server_is_a_request_of_its_own(tmp_path) -> None:
     assert (second.response, bool(answer.response)) == ((), True)
     assert (second.human, answer.human) == (False, False)
     assert first.human
+
+
+def test_two_runs_that_begin_with_the_same_bare_request_are_two(tmp_path) -> None:
+    first, second = (
+        write_lines(
+            tmp_path / f"{name}.jsonl",
+            [record["request"] for record in anthropic_records(3, seed=1)[:1]]
+            + [record["request"] for record in anthropic_records(3, seed=seed)[1:]],
+        )
+        for name, seed in (("one", 1), ("two", 2))
+    )
+    report = ingest([first, second], tmp_path / "s.duckdb")
+    assert (report.steps, report.duplicates) == (6, 0)
