@@ -92,7 +92,8 @@ def serve(db: Path, host: str, port: int | None) -> None:
         options["server.port"] = str(port)
     command += [f"--{name}={value}" for name, value in options.items()]
     # Our own interpreter, our own script, and options that are numbers or an address.
-    child = subprocess.Popen(command, env={**os.environ, "ANALYZER_DB": str(db)})  # noqa: S603
+    own = {**os.environ, "ANALYZER_DB": str(db)}
+    child = subprocess.Popen(command, env=own)  # noqa: S603 - see above
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     try:
         code = child.wait()

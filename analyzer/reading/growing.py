@@ -92,6 +92,7 @@ class GrowingPath(PosixPath):
         growing._at_end = at_end
         return growing
 
+    # The overloads of `Path.open` name a class for each mode; no raw file of ours is among them.
     def open(  # type: ignore[override]
         self, mode: str = "r", buffering: int = -1, **options: Any
     ) -> IO[Any] | GrowingFile:

@@ -103,6 +103,7 @@ def _archive(path: Path, context: Context) -> Iterator[LaneSteps | Problem]:
                 except DecodeError as error:
                     message = f"{name}: {error.message}"
                     yield Problem(str(path), index + 1, error.pointer, message)
+    # `zipfile` raises ValueError for names and times that no archive can have.
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError, DecodeError) as error:
         yield Problem(str(path), None, "$", f"the archive is damaged or cut off: {error}")
 

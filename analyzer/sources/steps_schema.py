@@ -42,7 +42,7 @@ def validate_file(path: Path) -> list[Problem]:
 def iter_problems(path: Path) -> Iterator[Problem]:
     """The same, one by one and without a limit."""
     # Only validation needs the library, and it takes a tenth of a second to load.
-    from jsonschema import Draft202012Validator, FormatChecker  # noqa: PLC0415
+    from jsonschema import Draft202012Validator, FormatChecker  # noqa: PLC0415 - see above
 
     formats = FormatChecker(formats=())
     formats.checks("instant", raises=DecodeError)(_is_instant)

@@ -188,7 +188,7 @@ class Batch:
         ).fetchall():
             table = f"packs_{segment:d}"
             self._cursor.execute(
-                f"DELETE FROM {table} USING tails t "  # noqa: S608
+                f"DELETE FROM {table} USING tails t "  # noqa: S608 - named by an integer, see above
                 f"WHERE {table}.rec = t.rec AND {table}.pack >= t.pack"
             )
         self._cursor.unregister("tails")
@@ -203,8 +203,9 @@ class Batch:
                     "message": found.message,
                 },
             )
-        for table in ("recordings", "files"):
-            self._cursor.execute(f"DELETE FROM {table} WHERE file_id = $id", {"id": file.file_id})  # noqa: S608
+        own = {"id": file.file_id}
+        self._cursor.execute("DELETE FROM recordings WHERE file_id = $id", own)
+        self._cursor.execute("DELETE FROM files WHERE file_id = $id", own)
         return True
 
     def _run(self, name: str, values: Mapping[str, list[int]]) -> None:

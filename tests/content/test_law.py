@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from tests.content.secrets import PLANTED
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_traces"
-DATA = ROOT.parent / "shared" / "data" / "traces"
 TEXTS = ("was", "now", "content", "varies", "changed", "changes", "summary")
 """Evidence that quotes the content, or says what sort of text differs."""
 FIGURES = [f.name for f in fields(StepRow) if f.name not in ("record", "previous")]
@@ -109,16 +107,10 @@ def test_sessions_full_of_secrets_are_judged_alike(
     assert judged(found["none"]) == full
 
 
-@cache
-def recordings() -> tuple[Path, ...]:
-    return tuple(path for path in sorted(DATA.iterdir()) if path.is_dir()) if DATA.is_dir() else ()
-
-
 @pytest.mark.data
-@pytest.mark.skipif(not recordings(), reason="the shared data sets are not here")
 @pytest.mark.parametrize("folder", ["codex", "langfuse", "opencode", "pi", "raw-api"])
-def test_real_recordings_are_judged_alike(folder: str, tmp_path: Path) -> None:
-    found = stores(tmp_path, DATA / folder)
+def test_real_recordings_are_judged_alike(folder: str, shared_data: Path, tmp_path: Path) -> None:
+    found = stores(tmp_path, shared_data / "traces" / folder)
     full = judged(found["full"])
     assert full
     assert judged(found["redacted"]) == full
